@@ -1,0 +1,117 @@
+"""The one tree of errors that Penstock raises on purpose.
+
+An error carries fields; its text is built from them, so that callers and tests compare fields and
+people read sentences. Anything else that escapes is a bug of ours.
+
+This module is the bottom of the package: it imports nothing of Penstock and everybody may import it.
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """Everything that Penstock raises on purpose."""
+
+
+class InternalError(PenstockError):
+    """An invariant of our own is broken: log, refuse, never continue."""
+
+
+class UsageError(PenstockError):
+    """An argument, option or request that cannot be served as it is."""
+
+
+class FormatError(PenstockError):
+    """Bytes that are not what the format says; `offset` is where, within what was being read."""
+
+    def __init__(self, reason: str, *, offset: int = 0) -> None:
+        super().__init__(f"{reason} (at byte {offset})")
+        self.reason = reason
+        self.offset = offset
+
+
+class StoreError(PenstockError):
+    """The root of what a store can answer."""
+
+
+class RecordNotFound(StoreError, LookupError):
+    """No message has this sequence (never had, or no longer)."""
+
+    def __init__(self, seq: int, what: str = "no message with sequence") -> None:
+        super().__init__(f"{what} {seq}")
+        self.seq = seq
+
+
+class LimitReached(StoreError):
+    """A limit refuses the message; nothing was stored."""
+
+    def __init__(self, limit: str, value: int) -> None:
+        super().__init__(f"{limit} exceeded (limit {value})")
+        self.limit = limit
+        self.value = value
+
+
+class SequenceOutOfOrder(StoreError):
+    """A message came with a sequence that the stream has already passed."""
+
+    def __init__(self, seq: int, last_seq: int) -> None:
+        super().__init__(f"sequence {seq} is not above the last sequence {last_seq}")
+        self.seq = seq
+        self.last_seq = last_seq
+
+
+class CorruptStore(StoreError):
+    """Damage on disk: the one name for it, and where it is."""
+
+    def __init__(self, path: str, offset: int, reason: str, *, seq: int | None = None) -> None:
+        which = "" if seq is None else f", sequence {seq}"
+        super().__init__(f"{path}: {reason} (offset {offset}{which})")
+        self.path = path
+        self.offset = offset
+        self.reason = reason
+        self.seq = seq
+
+
+class UnsupportedVersion(StoreError):
+    """A file of a newer format: refused and left untouched."""
+
+    def __init__(self, path: str, found: int, supported: int) -> None:
+        super().__init__(
+            f"{path}: format version {found}, and this Penstock reads up to {supported}; "
+            "nothing was changed"
+        )
+        self.path = path
+        self.found = found
+        self.supported = supported
+
+
+class WrongKey(StoreError):
+    """The store is encrypted and the key does not open it (or none was given)."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}; nothing was changed")
+        self.path = path
+        self.reason = reason
+
+
+class StoreClosed(StoreError):
+    """The store was stopped; it takes no more writes."""
+
+
+class StoreReadOnly(StoreError):
+    """A write or a sync failed, so the store refuses writes; `cause` is the system's word."""
+
+    def __init__(self, path: str, cause: str) -> None:
+        super().__init__(f"{path}: read-only since a failed write: {cause}")
+        self.path = path
+        self.cause = cause
+
+
+class StoreLocked(StoreError):
+    """Another process holds the store."""
+
+    def __init__(self, path: str, pid: int | None) -> None:
+        owner = "another process" if pid is None else f"process {pid}"
+        super().__init__(f"{path}: in use by {owner}; stop it first, or read without opening")
+        self.path = path
+        self.pid = pid

@@ -1,0 +1,61 @@
+"""Every bound of Penstock, each with its reason.
+
+A number that limits memory, time or bytes is declared here and nowhere else. Imports nothing.
+"""
+
+KIB = 1024
+MIB = 1024 * KIB
+
+SUBJECT_BYTES_MAX = 65_535
+"""A subject's length on disk. The wire's control line keeps it to 4 KiB by default; Go's record has
+a 16-bit field, and what Go stored we must be able to import."""
+
+HEADERS_BYTES_MAX = 1 * MIB
+"""A header block's length on disk. JetStream refuses more than 64 KiB; the rest is head-room for
+headers that the server adds itself."""
+
+PAYLOAD_BYTES_MAX = 64 * MIB
+"""A payload's length on disk: the largest `max_payload` that a server may be configured with. A
+length field above it is damage, and is refused before anything is allocated."""
+
+RECORD_OVERHEAD_BYTES_MAX = 1 + 3 * 10 + 24
+"""Flags, three longest varints, sequence, timestamp, checksum."""
+
+ENVELOPE_BYTES_MAX = 64
+"""What an envelope may add to the bytes it wraps (fixed fields, two varints, the AEAD's tag)."""
+
+RECORD_BYTES_MAX = (
+    SUBJECT_BYTES_MAX + HEADERS_BYTES_MAX + PAYLOAD_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX
+    + ENVELOPE_BYTES_MAX
+)
+"""No record is longer; a reader never looks further than this for a record's end."""
+
+BLOCK_BYTES_DEFAULT = 8 * MIB
+"""A block is sealed before it would pass this. Small enough that a rewrite takes milliseconds and a
+restart scans little, large enough that a stream of 10 million messages has some hundred files."""
+
+BLOCK_BYTES_MAX = 2**32 - 1
+"""Offsets within a block are 32-bit in its index."""
+
+WRITE_CACHE_BYTES_MAX = 4 * MIB
+"""What the active block keeps in memory of bytes already written, for readers at the tail."""
+
+PENDING_BYTES_MAX = 64 * MIB
+"""Bytes appended and not yet handed to the disk. Beyond it a writer waits for the commit under way:
+the disk is slower than the source, and memory must not pay for that."""
+
+INDEX_CACHE_BYTES_MAX = 64 * MIB
+"""Block indexes kept in memory for subject look-ups, least recently used first out."""
+
+OPEN_BLOCKS_MAX = 192
+"""Sealed blocks with open files (two descriptors each): below the usual limit of 1,024 files."""
+
+TOMBSTONE_RANGES_MAX = 4096
+"""Ranges of removed sequences in one tombstone record; more go into further records."""
+
+RESYNC_BYTES_MAX = RECORD_BYTES_MAX
+"""How far past damage a reader looks for the next whole record in one go."""
+
+CHECKPOINT_BLOCKS = 16
+"""A checkpoint is written after this many sealed blocks, so that a crash never leaves more than
+these many small indexes to merge at the next open."""

@@ -1,0 +1,264 @@
+"""Files as the store sees them: two protocols, the operating system's version, and careful writes.
+
+The store never calls `os` or `open` itself: it is given a `FileSystem`, so that tests can forget
+what was not synced, tear writes and fail any call. What always holds: every method either does what
+it says or raises `OSError`; `write_at` may be short, as the system's own call may, and only
+`write_all` loops; nothing is retried after a failed sync.
+
+Safe from any thread; one `File` object is used by one writer at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from typing import Literal, Protocol, TypeAlias
+
+from penstock.errors import StoreLocked
+
+Mode: TypeAlias = Literal["read", "update", "create"]
+"""`read`: must exist. `update`: read and write, must exist. `create`: read and write, must not."""
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """An open file with positional reads and writes."""
+
+    path: str
+
+    def fileno(self) -> int:
+        """Give the system's descriptor, or -1 where reads must go through `read_at`."""
+        ...
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Read up to `size` bytes; fewer only at the end of the file."""
+        ...
+
+    def write_at(self, offset: int, data: Buffer) -> int:
+        """Write some prefix of `data` at `offset`; return how many bytes it was."""
+        ...
+
+    def size(self) -> int:
+        """Give the length of the file in bytes."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend (with zeros) to `size` bytes."""
+        ...
+
+    def sync_data(self) -> None:
+        """Put the file's bytes and its length on stable storage."""
+        ...
+
+    def close(self) -> None:
+        """Close; closing twice does nothing."""
+        ...
+
+
+class Lock(Protocol):
+    """A held lock."""
+
+    def release(self) -> None:
+        """Let go; letting go twice does nothing."""
+        ...
+
+
+class FileSystem(Protocol):
+    """The calls that the store makes, and no others."""
+
+    def open(self, path: str, mode: Mode) -> File:
+        """Open a file; raises FileNotFoundError or FileExistsError as the mode says."""
+        ...
+
+    def list_names(self, path: str) -> list[str]:
+        """Give the sorted names in a folder."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or folder is there."""
+        ...
+
+    def is_dir(self, path: str) -> bool:
+        """Tell whether a folder is there."""
+        ...
+
+    def make_dirs(self, path: str) -> None:
+        """Make a folder and its parents, private to the owner; an existing one is fine."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Replace `new` by `old` atomically."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        ...
+
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty folder."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Put a folder's entries (creations, renames, removals) on stable storage."""
+        ...
+
+    def lock(self, path: str) -> Lock:
+        """Take the lock file exclusively, or raise StoreLocked with the holder's pid."""
+        ...
+
+
+class _OsFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        parts = []
+        while size > 0:
+            part = os.pread(self._fd, size, offset)
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def write_at(self, offset: int, data: Buffer) -> int:
+        return os.pwrite(self._fd, data, offset)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync_data(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class _OsLock:
+    """A lock file held with flock; the system frees it if the process dies."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+_OPEN_FLAGS: dict[str, int] = {
+    "read": os.O_RDONLY,
+    "update": os.O_RDWR,
+    "create": os.O_RDWR | os.O_CREAT | os.O_EXCL,
+}
+
+
+class OsFileSystem:
+    """The operating system's file system."""
+
+    def open(self, path: str, mode: Mode) -> File:
+        """Open a file, closed on exec, private to the owner when created."""
+        return _OsFile(path, os.open(path, _OPEN_FLAGS[mode] | os.O_CLOEXEC, 0o600))
+
+    def list_names(self, path: str) -> list[str]:
+        """Give the sorted names in a folder."""
+        return sorted(os.listdir(path))
+
+    def exists(self, path: str) -> bool:
+        """Tell whether something is there."""
+        return os.path.lexists(path)
+
+    def is_dir(self, path: str) -> bool:
+        """Tell whether a folder is there."""
+        return os.path.isdir(path)
+
+    def make_dirs(self, path: str) -> None:
+        """Make a folder and its parents."""
+        os.makedirs(path, mode=0o700, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        """Replace `new` by `old` atomically."""
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        os.unlink(path)
+
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty folder."""
+        os.rmdir(path)
+
+    def sync_dir(self, path: str) -> None:
+        """Put a folder's entries on stable storage."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> Lock:
+        """Hold `path` with flock and write our pid into it for whoever is refused."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = os.pread(fd, 32, 0).strip()
+            os.close(fd)
+            raise StoreLocked(path, int(text) if text.isdigit() else None) from None
+        except OSError:
+            os.close(fd)
+            raise
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        return _OsLock(fd)
+
+
+def write_all(file: File, offset: int, data: Buffer) -> None:
+    """Write every byte of `data`, going on after short writes; a write of nothing is an error."""
+    view = memoryview(data)
+    while view:
+        written = file.write_at(offset, view)
+        if written <= 0:
+            raise OSError(errno.EIO, "the file system wrote nothing", file.path)
+        offset += written
+        view = view[written:]
+
+
+def write_atomically(files: FileSystem, path: str, data: Buffer, *, unique: str) -> None:
+    """Replace a small file so that a crash leaves the old one or the new one, whole.
+
+    `unique` makes the temporary name; the caller draws it from its own source of randomness. On
+    failure the temporary file is removed and the old file is untouched.
+    """
+    folder = os.path.dirname(path)
+    temporary = f"{path}.{unique}.tmp"
+    try:
+        file = files.open(temporary, "create")
+        try:
+            write_all(file, 0, data)
+            file.sync_data()
+        finally:
+            file.close()
+        files.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.unlink(temporary)
+        raise
+    files.sync_dir(folder)

@@ -44,6 +44,10 @@ PENDING_BYTES_MAX = 64 * MIB
 """Bytes appended and not yet handed to the disk. Beyond it a writer waits for the commit under way:
 the disk is slower than the source, and memory must not pay for that."""
 
+VOLATILE_PENDING_BYTES_MAX = 256 * KIB
+"""Bytes appended to a memory store before they move to its blocks: enough that the move costs
+nothing per message."""
+
 INDEX_CACHE_BYTES_MAX = 64 * MIB
 """Block indexes kept in memory for subject look-ups, least recently used first out."""
 
@@ -53,9 +57,30 @@ OPEN_BLOCKS_MAX = 192
 TOMBSTONE_RANGES_MAX = 4096
 """Ranges of removed sequences in one tombstone record; more go into further records."""
 
-RESYNC_BYTES_MAX = RECORD_BYTES_MAX
-"""How far past damage a reader looks for the next whole record in one go."""
-
 CHECKPOINT_BLOCKS = 16
 """A checkpoint is written after this many sealed blocks, so that a crash never leaves more than
 these many small indexes to merge at the next open."""
+
+S2_CHUNK_BYTES_MAX = 4 * MIB
+"""Plain bytes in one chunk of an S2 stream: the format's own bound."""
+
+GO_RECORD_BYTES_MAX = 32 * MIB
+"""A record in a block of Go's nats-server; its own recovery calls anything longer corrupt."""
+
+GO_BLOCK_BYTES_MAX = 64 * MIB
+"""Plain bytes in a block of Go's nats-server: it starts a new one at 8 MiB, or after one record of
+at most 32 MiB. A longer file, or one that unpacks to more, is damage and is not loaded."""
+
+GO_RESYNC_READ_RATIO_MAX = 8
+"""Bytes read in search of whole records in a damaged block of Go's, as a multiple of the block. Real
+damage stays below 2; only bytes that were made to look like records come near it. Beyond it the
+rest of the block is given up."""
+
+RESYNC_HASH_BYTES_MAX = 4 * 1024 * MIB
+"""What one walk over a block may hash while it looks for the next whole record after damage: half a
+second. Only payloads made to look like records could ask for more; what lies behind is then reported
+as damaged, and its bytes are kept."""
+
+SNAPPY_EXPANSION_MAX = 22
+"""Plain bytes per compressed byte. Snappy's best element turns 3 bytes into 64; a block that declares
+more cannot be whole, and is refused before its declared length is allocated."""

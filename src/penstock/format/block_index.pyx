@@ -1,0 +1,514 @@
+"""The index of one block: where its messages lie, by sequence, subject and time.
+
+The active block's index is built in memory as records are appended, 32 bytes an entry; when the
+block is sealed it is frozen and written as `NNNNNN.idx`, byte for byte the same arrays. A sealed
+block's index is loaded from those bytes without copying them. It is derived data: `scan` builds it
+anew from the block. The layout of the file is in README.md.
+
+What always holds: entries are in order of sequence and of offset; deleted messages stay in the
+index, and whoever asks passes a bitmap (`dead`, one bit an entry) of those that are gone.
+
+One thread at a time while building; a frozen or loaded index may be read from any thread.
+"""
+
+import struct
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from penstock.errors import CorruptStore, UnsupportedVersion
+
+from penstock.format.hashing cimport xxh64_raw
+from penstock.format.sequence_set cimport SequenceSet
+from penstock.format.subject_table cimport Subject, SubjectTable, compare_names
+from penstock.format.wire cimport get_u64
+from penstock.subjects cimport SubjectFilter
+
+from penstock.format.damage import decode_damage, encode_damage
+
+MAGIC = b"PNSTKIDX"
+VERSION = 1
+FIXED_BYTES = 256
+ENTRY_BYTES = sizeof(Entry)
+_FIXED = struct.Struct("<8sHHIIIQQQqqQIIIIIIQ128s")
+
+cdef extern from "stdlib.h" nogil:
+    void qsort_r(
+        void* base, size_t count, size_t size,
+        int (*compare)(const void*, const void*, void*) noexcept nogil, void* context,
+    )
+
+
+cdef uint64_t DELTA_MAX = 0xFFFFFFFF
+
+
+cdef struct Names:
+    const LocalSubject* subjects
+    const uint8_t* text
+
+
+cdef int _compare_locals(const void* a, const void* b, void* context) noexcept nogil:
+    cdef const Names* names = <const Names*>context
+    cdef const LocalSubject* left = &names.subjects[(<const uint32_t*>a)[0]]
+    cdef const LocalSubject* right = &names.subjects[(<const uint32_t*>b)[0]]
+    return compare_names(
+        names.text + left.text_at, left.text_size, names.text + right.text_at, right.text_size
+    )
+
+
+cdef void* _grown(void* old, uint32_t* room, size_t item_bytes) except NULL nogil:
+    # By a quarter, so that an entry never costs more than 40 bytes.
+    cdef uint32_t larger = room[0] + room[0] // 4 if room[0] else 64
+    cdef void* grown = realloc(old, <size_t>larger * item_bytes)
+    if grown == NULL:
+        with gil:
+            raise MemoryError
+    room[0] = larger
+    return grown
+
+
+cdef class BlockIndex:
+    """One block's index; see the module."""
+
+    def __cinit__(self):
+        self.tombstones = SequenceSet()
+        self.damage = []
+
+    def __init__(self, uint32_t number, uint32_t generation, uint64_t base_seq, bytes header,
+                 SubjectTable table not None):
+        self.number = number
+        self.generation = generation
+        self.base_seq = base_seq
+        self.header = header
+        self.table = table
+        self.block_bytes = len(header)
+        self.last_seq = base_seq - 1
+
+    def __dealloc__(self):
+        if self.owner is None:
+            free(self.entries)
+            free(self.subjects)
+            free(self.expiries)
+            free(self.text)
+            free(self.order)
+        free(self.items)
+
+    # Building
+
+    cdef int add(
+        self, uint64_t seq, int64_t timestamp_ns, uint32_t offset, uint32_t length,
+        const uint8_t* subject, size_t subject_size, uint32_t size, uint8_t flags,
+        int64_t expires_ns,
+    ) except -1 nogil:
+        # The caller has checked that seq is above last_seq and within 2**32 of base_seq.
+        cdef uint32_t item = <uint32_t>self.table.intern(subject, subject_size)
+        cdef Subject* named = &self.table.items[item]
+        cdef LocalSubject* local
+        cdef Entry* entry
+        if named.last_block != self.number or named.local >= self.subject_count:
+            self._add_local(item)
+            named = &self.table.items[item]
+        if self.count == self.room:
+            self.entries = <Entry*>_grown(self.entries, &self.room, sizeof(Entry))
+        local = &self.subjects[named.local]
+        local.count += 1
+        local.last = self.count
+        if local.count == 1:
+            local.first = self.count
+        entry = &self.entries[self.count]
+        entry.seq_delta = <uint32_t>(seq - self.base_seq)
+        entry.offset = offset
+        entry.length = length
+        entry.subject = named.local
+        entry.timestamp_ns = timestamp_ns
+        entry.size = size
+        entry.flags = flags
+        memset(entry.zero, 0, 3)
+        if expires_ns:
+            self._add_expiry(expires_ns)
+        if self.count == 0 or timestamp_ns < self.first_time_ns:
+            self.first_time_ns = timestamp_ns
+        if self.count == 0 or timestamp_ns > self.last_time_ns:
+            self.last_time_ns = timestamp_ns
+        self.count += 1
+        self.message_bytes += size
+        self.table.count_up(item, self.number, seq, 1)
+        return 0
+
+    cdef int _add_local(self, uint32_t item) except -1 nogil:
+        cdef uint32_t room = self.subject_room
+        cdef uint32_t local = self.subject_count
+        if local == room:
+            self.subjects = <LocalSubject*>_grown(self.subjects, &room, sizeof(LocalSubject))
+            self.items = <uint32_t*>_grown(self.items, &self.subject_room, 4)
+        memset(&self.subjects[local], 0, sizeof(LocalSubject))
+        self.items[local] = item
+        self.subject_count = local + 1
+        self.table.items[item].last_block = self.number
+        self.table.items[item].local = local
+        return 0
+
+    cdef int _add_expiry(self, int64_t expires_ns) except -1 nogil:
+        if self.expiry_count == self.expiry_room:
+            self.expiries = <Expiry*>_grown(self.expiries, &self.expiry_room, sizeof(Expiry))
+        self.expiries[self.expiry_count].ordinal = self.count
+        self.expiries[self.expiry_count].zero = 0
+        self.expiries[self.expiry_count].expires_ns = expires_ns
+        self.expiry_count += 1
+        return 0
+
+    cdef void note(self, uint64_t last_seq, uint64_t block_bytes, uint64_t checksum) noexcept nogil:
+        # What every record tells, whatever its kind.
+        if last_seq > self.last_seq:
+            self.last_seq = last_seq
+        self.block_bytes = block_bytes
+        self.last_checksum = checksum
+
+    def adopt(self, SubjectTable table not None):
+        """Go on building with another table of names, as after a scan with one of its own."""
+        cdef uint32_t local
+        cdef Subject* named
+        cdef SubjectTable old = self.table
+        cdef uint32_t item
+        for local in range(self.subject_count):
+            named = &old.items[self.items[local]]
+            item = <uint32_t>table.intern(old.text + named.text_at, named.text_size)
+            self.items[local] = item
+            table.items[item].last_block = self.number
+            table.items[item].local = local
+        self.table = table
+
+    def freeze(self):
+        """Copy the names out of the shared table and order them; nothing is added any more."""
+        cdef uint32_t local, at = 0
+        cdef Subject* named
+        cdef Names names
+        cdef size_t total = 0
+        if self.table is None:
+            return
+        for local in range(self.subject_count):
+            total += self.table.items[self.items[local]].text_size
+        self.text = <uint8_t*>malloc(total + 1)
+        self.order = <uint32_t*>malloc(<size_t>self.subject_count * 4 + 1)
+        if self.text == NULL or self.order == NULL:
+            raise MemoryError
+        for local in range(self.subject_count):
+            named = &self.table.items[self.items[local]]
+            self.subjects[local].text_at = at
+            self.subjects[local].text_size = named.text_size
+            memcpy(self.text + at, self.table.text + named.text_at, named.text_size)
+            at += named.text_size
+            self.order[local] = local
+        self.text_bytes = at
+        self.table = None
+        names.subjects = self.subjects
+        names.text = self.text
+        with nogil:
+            qsort_r(self.order, self.subject_count, 4, _compare_locals, &names)
+
+    # Asking
+
+    cdef uint32_t lower_bound(self, uint64_t seq) noexcept nogil:
+        # The ordinal of the first entry whose sequence is not below `seq`.
+        cdef uint32_t low = 0
+        cdef uint32_t high = self.count
+        cdef uint32_t middle, delta
+        if self.count == 0 or seq <= self.base_seq:
+            return 0
+        if seq - self.base_seq > DELTA_MAX:
+            return self.count
+        delta = <uint32_t>(seq - self.base_seq)
+        if self.entries[self.count - 1].seq_delta < delta:
+            return self.count
+        # Without gaps before it, an entry stands where its sequence says: try that place first.
+        middle = self.entries[0].seq_delta
+        if delta >= middle and delta - middle < high and (
+            self.entries[delta - middle].seq_delta == delta
+        ):
+            return delta - middle
+        while low < high:
+            middle = low + (high - low) // 2
+            if self.entries[middle].seq_delta < delta:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    cdef int64_t find_seq(self, uint64_t seq) noexcept nogil:
+        cdef uint32_t ordinal = self.lower_bound(seq)
+        if ordinal < self.count and self.base_seq + self.entries[ordinal].seq_delta == seq:
+            return ordinal
+        return -1
+
+    cdef const uint8_t* subject_name(self, uint32_t local, size_t* size) noexcept nogil:
+        cdef Subject* named
+        if self.items != NULL and self.text == NULL:
+            named = &self.table.items[self.items[local]]
+            size[0] = named.text_size
+            return self.table.text + named.text_at
+        size[0] = self.subjects[local].text_size
+        return self.text + self.subjects[local].text_at
+
+    cdef int64_t find_subject(self, const uint8_t* name, size_t size) noexcept nogil:
+        cdef int64_t item
+        cdef uint32_t low = 0, high = self.subject_count, middle
+        cdef LocalSubject* local
+        if self.text == NULL:
+            item = self.table.find(name, size)
+            if item < 0 or self.table.items[item].last_block != self.number:
+                return -1
+            middle = self.table.items[item].local
+            return middle if middle < self.subject_count else -1
+        while low < high:
+            middle = low + (high - low) // 2
+            local = &self.subjects[self.order[middle]]
+            if compare_names(self.text + local.text_at, local.text_size, name, size) < 0:
+                low = middle + 1
+            else:
+                high = middle
+        if low == self.subject_count:
+            return -1
+        local = &self.subjects[self.order[low]]
+        if compare_names(self.text + local.text_at, local.text_size, name, size) != 0:
+            return -1
+        return self.order[low]
+
+    cdef bytes wanted_subjects(self, object subject_filter):
+        # One byte a local subject, 1 where the filter matches; b"" where none does.
+        cdef SubjectFilter wanted = subject_filter
+        cdef uint32_t local
+        cdef size_t size = 0
+        cdef const uint8_t* name
+        cdef int64_t found
+        cdef bint some = False
+        cdef bytes literal
+        result = PyBytes_FromStringAndSize(NULL, self.subject_count)
+        cdef uint8_t* out = <uint8_t*>PyBytes_AS_STRING(result)
+        if wanted.literals is not None:
+            memset(out, 0, self.subject_count)
+            for literal in wanted.literals:
+                name = literal
+                found = self.find_subject(name, len(literal))
+                if found >= 0:
+                    out[found] = 1
+                    some = True
+            return result if some else b""
+        with nogil:
+            for local in range(self.subject_count):
+                name = self.subject_name(local, &size)
+                out[local] = wanted.everything or wanted.matches_raw(name, size)
+                some = some or out[local]
+        return result if some else b""
+
+    cdef int64_t next_entry(
+        self, int64_t ordinal, const uint8_t* wanted, const uint8_t* dead
+    ) noexcept nogil:
+        # The first live, wanted entry from `ordinal` on; -1 for none. NULL: all wanted, none dead.
+        while ordinal < self.count:
+            if (dead == NULL or not (dead[ordinal >> 3] >> (ordinal & 7)) & 1) and (
+                wanted == NULL or wanted[self.entries[ordinal].subject]
+            ):
+                return ordinal
+            ordinal += 1
+        return -1
+
+    cdef int64_t previous_entry(
+        self, int64_t ordinal, const uint8_t* wanted, const uint8_t* dead
+    ) noexcept nogil:
+        # The same backwards, from `ordinal` on down.
+        while ordinal >= 0:
+            if (dead == NULL or not (dead[ordinal >> 3] >> (ordinal & 7)) & 1) and (
+                wanted == NULL or wanted[self.entries[ordinal].subject]
+            ):
+                return ordinal
+            ordinal -= 1
+        return -1
+
+    cdef uint64_t count_entries(
+        self, uint32_t first, const uint8_t* wanted, const uint8_t* dead
+    ) noexcept nogil:
+        cdef uint64_t total = 0
+        cdef uint32_t ordinal, local
+        if first == 0 and dead == NULL and wanted != NULL:
+            for local in range(self.subject_count):
+                if wanted[local]:
+                    total += self.subjects[local].count
+            return total
+        for ordinal in range(first, self.count):
+            if dead != NULL and (dead[ordinal >> 3] >> (ordinal & 7)) & 1:
+                continue
+            if wanted == NULL or wanted[self.entries[ordinal].subject]:
+                total += 1
+        return total
+
+    # For people and tests
+
+    def entry(self, uint32_t ordinal):
+        """Give (seq, offset, length, timestamp_ns, size, flags, subject) of one entry."""
+        cdef Entry* entry
+        cdef size_t size = 0
+        cdef const uint8_t* name
+        if ordinal >= self.count:
+            raise IndexError(ordinal)
+        entry = &self.entries[ordinal]
+        name = self.subject_name(entry.subject, &size)
+        return (
+            self.base_seq + entry.seq_delta, entry.offset, entry.length, entry.timestamp_ns,
+            entry.size, entry.flags, name[:size],
+        )
+
+    def ordinal_of(self, uint64_t seq):
+        """Give the ordinal of a sequence, or None."""
+        cdef int64_t ordinal = self.find_seq(seq)
+        return None if ordinal < 0 else ordinal
+
+    def first_ordinal_from(self, uint64_t seq):
+        """Give the ordinal of the first entry that is not below `seq` (the count for none)."""
+        return self.lower_bound(seq)
+
+    def count_matching(self, subject_filter):
+        """Give the number of entries that a filter wants, deleted ones included."""
+        cdef bytes wanted = self.wanted_subjects(subject_filter)
+        if not wanted:
+            return 0
+        return self.count_entries(0, <const uint8_t*>PyBytes_AS_STRING(wanted), NULL)
+
+    def subject_totals(self):
+        """Give {subject: (entries, first seq, last seq)} of the block, deleted ones included."""
+        cdef uint32_t local
+        cdef size_t size = 0
+        cdef const uint8_t* name
+        totals = {}
+        for local in range(self.subject_count):
+            name = self.subject_name(local, &size)
+            totals[name[:size]] = (
+                self.subjects[local].count,
+                self.base_seq + self.entries[self.subjects[local].first].seq_delta,
+                self.base_seq + self.entries[self.subjects[local].last].seq_delta,
+            )
+        return totals
+
+    def expiring(self):
+        """Give [(ordinal, seq, expires_ns)] of the messages with a time to live."""
+        cdef uint32_t place
+        return [
+            (
+                self.expiries[place].ordinal,
+                self.base_seq + self.entries[self.expiries[place].ordinal].seq_delta,
+                self.expiries[place].expires_ns,
+            )
+            for place in range(self.expiry_count)
+        ]
+
+    def memory_bytes(self):
+        """Tell what the index holds of memory."""
+        if self.owner is not None:
+            return len(self.owner)
+        return (
+            self.room * sizeof(Entry) + self.subject_room * (sizeof(LocalSubject) + 4)
+            + self.expiry_room * sizeof(Expiry) + self.text_bytes
+            + (self.subject_count * 4 if self.order != NULL else 0)
+        )
+
+    # Bytes on disk
+
+    def encode(self):
+        """Give the bytes of the index file; the index must be frozen."""
+        assert self.table is None and self.owner is None, "an index is encoded once, when frozen"
+        tombstones = self.tombstones.encode()
+        damage = encode_damage(self.damage)
+        fixed = _FIXED.pack(
+            MAGIC, VERSION, 0, self.number, self.generation, self.count, self.block_bytes,
+            self.base_seq, self.last_seq, self.first_time_ns, self.last_time_ns,
+            self.message_bytes, self.subject_count, self.text_bytes, self.expiry_count,
+            len(tombstones), len(damage), 0, self.last_checksum, self.header,
+        ).ljust(FIXED_BYTES, b"\0")
+        body = b"".join((
+            fixed,
+            (<uint8_t*>self.entries)[:<size_t>self.count * sizeof(Entry)] if self.count else b"",
+            (<uint8_t*>self.expiries)[:<size_t>self.expiry_count * sizeof(Expiry)]
+            if self.expiry_count else b"",
+            (<uint8_t*>self.subjects)[:<size_t>self.subject_count * sizeof(LocalSubject)]
+            if self.subject_count else b"",
+            (<uint8_t*>self.order)[:<size_t>self.subject_count * 4] if self.subject_count else b"",
+            self.text[:self.text_bytes] if self.text_bytes else b"",
+            tombstones,
+            damage,
+        ))
+        cdef const uint8_t* start = body
+        return body + xxh64_raw(start, len(body), 0).to_bytes(8, "little")
+
+    @staticmethod
+    def load(bytes data not None, path):
+        """Look into the bytes of an index file, after verifying all of them.
+
+        Raises CorruptStore, or UnsupportedVersion where the file is newer.
+        """
+        cdef const uint8_t* start = data
+        cdef size_t size = len(data)
+        if size < <size_t>FIXED_BYTES + 8 or data[:8] != MAGIC:
+            raise CorruptStore(path, 0, "not a block index")
+        if get_u64(start + size - 8) != xxh64_raw(start, size - 8, 0):
+            raise CorruptStore(path, 0, "block index checksum differs")
+        if int.from_bytes(data[8:10], "little") != VERSION:
+            raise UnsupportedVersion(path, int.from_bytes(data[8:10], "little"), VERSION)
+        return BlockIndex._look_into(data, path)
+
+    @staticmethod
+    def _look_into(bytes data, path):
+        cdef BlockIndex index = BlockIndex.__new__(BlockIndex)
+        cdef const uint8_t* start = data
+        cdef size_t at = FIXED_BYTES
+        cdef uint32_t tombstone_bytes, damage_bytes
+        index.owner = data
+        (
+            _, _, _, index.number, index.generation, index.count, index.block_bytes,
+            index.base_seq, index.last_seq, index.first_time_ns, index.last_time_ns,
+            index.message_bytes, index.subject_count, index.text_bytes, index.expiry_count,
+            tombstone_bytes, damage_bytes, _, index.last_checksum, index.header,
+        ) = _FIXED.unpack_from(data)
+        if (
+            at + <size_t>index.count * sizeof(Entry) + <size_t>index.expiry_count * sizeof(Expiry)
+            + <size_t>index.subject_count * (sizeof(LocalSubject) + 4) + index.text_bytes
+            + tombstone_bytes + damage_bytes + 8 != <size_t>len(data)
+        ):
+            raise CorruptStore(path, 0, "block index sections do not fill the file")
+        index.entries = <Entry*>(start + at)
+        at += <size_t>index.count * sizeof(Entry)
+        index.expiries = <Expiry*>(start + at)
+        at += <size_t>index.expiry_count * sizeof(Expiry)
+        index.subjects = <LocalSubject*>(start + at)
+        at += <size_t>index.subject_count * sizeof(LocalSubject)
+        index.order = <uint32_t*>(start + at)
+        at += <size_t>index.subject_count * 4
+        index.text = <uint8_t*>(start + at)
+        at += index.text_bytes
+        index.tombstones = SequenceSet.decode(data[at:at + tombstone_bytes])
+        at += tombstone_bytes
+        index.damage = decode_damage(data[at:at + damage_bytes])
+        if not index._is_sound():
+            raise CorruptStore(path, 0, "block index points outside itself")
+        return index
+
+    cdef bint _is_sound(self) noexcept nogil:
+        # The checksum says that these are the bytes that were written; this says that a writer
+        # with a fault cannot make a reader look outside the buffer.
+        cdef uint32_t place
+        for place in range(self.count):
+            if self.entries[place].subject >= self.subject_count:
+                return False
+        for place in range(self.expiry_count):
+            if self.expiries[place].ordinal >= self.count:
+                return False
+        for place in range(self.subject_count):
+            if (
+                <uint64_t>self.subjects[place].text_at + self.subjects[place].text_size
+                > self.text_bytes
+                or self.subjects[place].first >= self.count
+                or self.subjects[place].last >= self.count
+                or self.order[place] >= self.subject_count
+            ):
+                return False
+        return True

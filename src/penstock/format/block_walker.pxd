@@ -1,0 +1,28 @@
+# A walk over the records of one block; see block_walker.pyx.
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from penstock.format.block_index cimport BlockIndex
+from penstock.format.columns cimport ColumnBuilder
+from penstock.format.record cimport Record
+
+
+cdef class BlockWalker:
+    cdef readonly uint32_t block
+    cdef readonly uint64_t seed
+    cdef readonly uint64_t base_seq
+    # The highest sequence that a whole record told of.
+    cdef readonly uint64_t last_seq
+    # Where the next record is looked for, and where the last whole one ended.
+    cdef readonly size_t offset
+    cdef readonly size_t whole_bytes
+    cdef readonly list damage
+    cdef const uint8_t[::1] data
+    cdef uint64_t hash_budget
+
+    cdef bint advance(self, Record* record) except -1 nogil
+    cdef bint _is_record(self, size_t offset, Record* record) noexcept nogil
+    cdef size_t _next_record(self, size_t offset, Record* record) noexcept nogil
+    cdef uint32_t _message_bytes(self, const Record* record) except 0 nogil
+    cdef object _add_tombstones(self, BlockIndex index, const Record* record)
+    cdef object _add_unsealed(self, ColumnBuilder builder, const Record* record, object unseal)

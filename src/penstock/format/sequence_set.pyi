@@ -1,0 +1,77 @@
+"""A set of sequences as sorted ranges, and its encoding."""
+
+from collections.abc import Iterator
+
+from typing_extensions import Buffer
+
+from penstock.format.range_leaves import RangeLeaves
+
+class SequenceSet(RangeLeaves):
+    """A set of sequences (uint64); arguments outside uint64 raise OverflowError."""
+
+    @property
+    def first(self) -> int | None:
+        """The lowest sequence, or None."""
+        ...
+
+    @property
+    def last(self) -> int | None:
+        """The highest sequence, or None."""
+        ...
+
+    def __len__(self) -> int: ...
+    def __contains__(self, key: int, /) -> bool: ...
+    def __iter__(self) -> Iterator[int]: ...
+    def __eq__(self, value: object, /) -> bool: ...
+    def add(self, seq: int) -> bool:
+        """Add one sequence; tell whether it was missing."""
+        ...
+
+    def add_range(self, first: int, last: int) -> int:
+        """Add first to last, both included; return how many were missing."""
+        ...
+
+    def remove(self, seq: int) -> bool:
+        """Remove one sequence; tell whether it was there."""
+        ...
+
+    def remove_range(self, first: int, last: int) -> int:
+        """Remove first to last, both included; return how many were there."""
+        ...
+
+    def update(self, other: SequenceSet) -> None:
+        """Add every sequence of the other set."""
+        ...
+
+    def clear(self) -> None:
+        """Remove everything and give the memory back."""
+        ...
+
+    def copy(self) -> SequenceSet:
+        """Give a set of its own with the same sequences."""
+        ...
+
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """Iterate over (first, last) in order; a change ahead of the iteration is seen."""
+        ...
+
+    def ranges_between(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Iterate over the parts of ranges that lie within first to last, in order."""
+        ...
+
+    def count_between(self, first: int, last: int) -> int:
+        """Count the sequences from first to last, both included."""
+        ...
+
+    def memory_bytes(self) -> int:
+        """Tell how many bytes the set occupies."""
+        ...
+
+    def encode(self) -> bytes:
+        """Give the set's one encoding."""
+        ...
+
+    @staticmethod
+    def decode(buffer: Buffer) -> SequenceSet:
+        """Read an encoding back; raises FormatError for anything that `encode` does not write."""
+        ...

@@ -1,0 +1,210 @@
+"""The checkpoint `stream.state` and the mark `high.water`: their bytes.
+
+Checkpoint, little-endian, all under one XXH64 at the end:
+
+    magic "PNSTKSTA", version u16, zero u16, block count u32, salt u64,
+    messages u64, bytes u64, first seq u64, first time i64, last seq u64, last time i64,
+    subject section length u64, damage section length u64
+    per block: number u32, generation u32, base seq u64, last seq u64, entries u32, live u32,
+               file bytes u64, live message bytes u64, live disk bytes u64,
+               first time i64, last time i64, expiring u32, dead bitmap length u32; then the bitmap
+    subject section, damage section, XXH64
+
+It holds the sum of every record up to the last listed block's file bytes. It is derived: whoever
+doubts it drops it and reads the blocks.
+
+High water: two slots of 64 bytes, written in turn, the newer valid one counts:
+
+    magic "PHWM", version u16, zero u16, turn u64, last seq u64, last time i64, 24 zero
+    bytes, XXH64
+
+Pure; any thread.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from penstock.errors import CorruptStore, FormatError, UnsupportedVersion
+from penstock.format.damage import Damage, decode_damage, encode_damage
+from penstock.format.hashing import xxh64
+
+STATE_MAGIC = b"PNSTKSTA"
+STATE_VERSION = 1
+HIGH_WATER_MAGIC = b"PHWM"
+HIGH_WATER_VERSION = 1
+HIGH_WATER_SLOT_BYTES = 64
+
+_STATE = struct.Struct("<8sHxxIQQQQqQqQQ")
+_BLOCK = struct.Struct("<IIQQIIQQQqqII")
+_SLOT = struct.Struct("<4sHxxQQq24x")
+_CHECKSUM = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSummary:
+    """One block in a checkpoint; `dead` is the bitmap of removed entries."""
+
+    number: int
+    generation: int
+    base_seq: int
+    last_seq: int
+    count: int
+    live: int
+    bytes: int
+    live_bytes: int
+    live_disk_bytes: int
+    first_time_ns: int
+    last_time_ns: int
+    expiring: int
+    dead: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The state of a stream up to the end of the last block that it lists."""
+
+    salt: int
+    messages: int
+    bytes: int
+    first_seq: int
+    first_time_ns: int
+    last_seq: int
+    last_time_ns: int
+    blocks: tuple[BlockSummary, ...]
+    subjects: bytes
+    damage: tuple[Damage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HighWater:
+    """The highest sequence that was ever durable."""
+
+    turn: int
+    last_seq: int
+    last_time_ns: int
+
+
+def encode_checkpoint(state: Checkpoint) -> bytes:
+    """Give the bytes of `stream.state`."""
+    damage = encode_damage(state.damage)
+    parts = [
+        _STATE.pack(
+            STATE_MAGIC,
+            STATE_VERSION,
+            len(state.blocks),
+            state.salt,
+            state.messages,
+            state.bytes,
+            state.first_seq,
+            state.first_time_ns,
+            state.last_seq,
+            state.last_time_ns,
+            len(state.subjects),
+            len(damage),
+        )
+    ]
+    for block in state.blocks:
+        parts.append(
+            _BLOCK.pack(
+                block.number,
+                block.generation,
+                block.base_seq,
+                block.last_seq,
+                block.count,
+                block.live,
+                block.bytes,
+                block.live_bytes,
+                block.live_disk_bytes,
+                block.first_time_ns,
+                block.last_time_ns,
+                block.expiring,
+                len(block.dead),
+            )
+        )
+        parts.append(block.dead)
+    parts += [state.subjects, damage]
+    body = b"".join(parts)
+    return body + _CHECKSUM.pack(xxh64(body))
+
+
+def decode_checkpoint(data: bytes, path: str) -> Checkpoint:
+    """Read `stream.state`; raises CorruptStore, or UnsupportedVersion where it is newer."""
+    if len(data) < _STATE.size + 8 or data[:8] != STATE_MAGIC:
+        raise CorruptStore(path, 0, "not a stream checkpoint")
+    if _CHECKSUM.unpack_from(data, len(data) - 8)[0] != xxh64(memoryview(data)[:-8]):
+        raise CorruptStore(path, 0, "checkpoint checksum differs")
+    version = int.from_bytes(data[8:10], "little")
+    if version != STATE_VERSION:
+        raise UnsupportedVersion(path, version, STATE_VERSION)
+    (_, _, count, salt, messages, size, first_seq, first_ns, last_seq, last_ns, subjects, damage) = (
+        _STATE.unpack_from(data)
+    )
+    blocks, at = _decode_blocks(data, count, path)
+    if at + subjects + damage + 8 != len(data):
+        raise CorruptStore(path, at, "checkpoint sections do not fill the file")
+    try:
+        damages = decode_damage(data[at + subjects : at + subjects + damage])
+    except FormatError as error:
+        raise CorruptStore(path, at, error.reason) from error
+    return Checkpoint(
+        salt,
+        messages,
+        size,
+        first_seq,
+        first_ns,
+        last_seq,
+        last_ns,
+        tuple(blocks),
+        data[at : at + subjects],
+        tuple(damages),
+    )
+
+
+def _decode_blocks(data: bytes, count: int, path: str) -> tuple[list[BlockSummary], int]:
+    at = _STATE.size
+    blocks = []
+    for _ in range(count):
+        if at + _BLOCK.size > len(data) - 8:
+            raise CorruptStore(path, at, "checkpoint cut off")
+        *fields, dead_bytes = _BLOCK.unpack_from(data, at)
+        at += _BLOCK.size
+        if at + dead_bytes > len(data) - 8:
+            raise CorruptStore(path, at, "checkpoint cut off")
+        blocks.append(BlockSummary(*fields, data[at : at + dead_bytes]))
+        at += dead_bytes
+    return blocks, at
+
+
+def encode_high_water(mark: HighWater) -> bytes:
+    """Give one slot of `high.water`; it belongs at slot `turn % 2`."""
+    body = _SLOT.pack(
+        HIGH_WATER_MAGIC,
+        HIGH_WATER_VERSION,
+        mark.turn,
+        mark.last_seq,
+        mark.last_time_ns,
+    )
+    return body + _CHECKSUM.pack(xxh64(body))
+
+
+def decode_high_water(data: bytes, path: str) -> HighWater | None:
+    """Give the newer of the valid slots, or None where neither is valid.
+
+    Raises UnsupportedVersion where a valid slot is of a newer format.
+    """
+    newest: HighWater | None = None
+    for start in (0, HIGH_WATER_SLOT_BYTES):
+        slot = data[start : start + HIGH_WATER_SLOT_BYTES]
+        if len(slot) < HIGH_WATER_SLOT_BYTES or slot[:4] != HIGH_WATER_MAGIC:
+            continue
+        if _CHECKSUM.unpack_from(slot, _SLOT.size)[0] != xxh64(slot[: _SLOT.size]):
+            continue
+        _, version, turn, last_seq, last_ns = _SLOT.unpack_from(slot)
+        if version != HIGH_WATER_VERSION:
+            raise UnsupportedVersion(path, version, HIGH_WATER_VERSION)
+        mark = HighWater(turn, last_seq, last_ns)
+        if newest is None or mark.turn > newest.turn:
+            newest = mark
+    return newest

@@ -1,0 +1,42 @@
+"""Every subject of a stream with its count, its newest sequence and where to look for it."""
+
+from typing_extensions import Buffer
+
+from penstock.subjects import SubjectFilter
+
+class SubjectTable:
+    """Subjects by name; see the module."""
+
+    used: int
+    live: int
+
+    def matching(self, subject_filter: SubjectFilter) -> bytes:
+        """Give the items with live messages that a filter matches, as packed uint32."""
+        ...
+    def count(self, subject: bytes) -> int:
+        """Give the number of live messages of one subject."""
+        ...
+    def name(self, item: int) -> bytes:
+        """Give an item's subject."""
+        ...
+    def totals(self, subject_filter: SubjectFilter) -> dict[bytes, int]:
+        """Give {subject: live messages} for a filter."""
+        ...
+    def total(self, subject_filter: SubjectFilter) -> int:
+        """Give the number of live messages that a filter matches."""
+        ...
+    def memory_bytes(self) -> int:
+        """Tell what the table holds of memory."""
+        ...
+    def clear(self) -> None:
+        """Forget every subject."""
+        ...
+    def drop_ghosts(self) -> None:
+        """Give back the room of subjects without messages, when they are the larger part."""
+        ...
+    def encode(self) -> bytes:
+        """Encode the subjects that have messages: a checkpoint's section."""
+        ...
+    def decode_into(self, data: Buffer) -> int:
+        """Add what `encode` gave; returns the bytes used. Raises FormatError."""
+        ...

@@ -1,0 +1,177 @@
+"""What is kept open and in memory of sealed blocks: their files and their indexes, both bounded.
+
+Both caches give everything a second chance: an entry that was touched since it was last looked at
+stays. An index file that is missing or damaged is built again from its block.
+
+Under the store's lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from penstock.errors import CorruptStore, FormatError
+from penstock.format.block import HEADER_BYTES, decode_block_header
+from penstock.format.block_index import BlockIndex
+from penstock.format.block_keys import unsealer
+from penstock.format.block_walker import BlockWalker
+from penstock.format.layout import index_name
+from penstock.format.subject_table import SubjectTable
+from penstock.limits import INDEX_CACHE_BYTES_MAX, OPEN_BLOCKS_MAX
+from penstock.store.block_files import BlockFiles
+from penstock.store.ledger import Block
+
+if TYPE_CHECKING:
+    from penstock.store.engine import Engine
+
+
+class BlockCache:
+    """Open files and loaded indexes of sealed blocks; see the module."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._indexed: deque[Block] = deque()
+        self._index_bytes = 0
+        self._opened: deque[Block] = deque()
+
+    @property
+    def index_bytes(self) -> int:
+        """Memory held by loaded indexes."""
+        return self._index_bytes
+
+    def open_files(self, block: Block) -> BlockFiles:
+        """Open a block's files, closing others where too many are open."""
+        while len(self._opened) >= OPEN_BLOCKS_MAX:
+            other = self._opened.popleft()
+            if other.touched and other.files is not None:
+                other.touched = False
+                self._opened.append(other)
+            else:
+                self._close(other)
+        files = self._engine.files
+        block_file = files.open(block.path, "read")
+        index_path = self._engine.file_path(index_name(block.number))
+        index_file = None
+        if block.index is None and files.exists(index_path):
+            index_file = files.open(index_path, "read")
+        block.files = BlockFiles(block.path, block_file, index_file)
+        self._opened.append(block)
+        if block.unseal is None:
+            self._find_key(block)
+        return block.files
+
+    def _find_key(self, block: Block) -> None:
+        # The header tells how the block's envelopes are opened. A damaged one leaves plain
+        # records readable.
+        try:
+            header = decode_block_header(block.files.read_bytes(0, HEADER_BYTES), block.path)
+        except CorruptStore:
+            return
+        block.header = header
+        name = self._engine.config.name.encode()
+        block.unseal = unsealer(header, name, self._engine.key, block.path)
+
+    def index_of(self, block: Block) -> BlockIndex:
+        """Give a block's index, from memory or from its file."""
+        return block.index if block.index is not None else self.load_index(block)
+
+    def load_index(self, block: Block) -> BlockIndex:
+        """Bring a sealed block's index into memory, building it again where it must be."""
+        index = self.read_index(block)
+        if index is None:
+            index = self._rebuild(block)
+        block.index = index
+        self.admit(block)
+        return index
+
+    def read_index(self, block: Block) -> BlockIndex | None:
+        """Give the index from its file, or None where it is missing, damaged or of another block."""
+        files = self._engine.files
+        path = self._engine.file_path(index_name(block.number))
+        try:
+            file = files.open(path, "read")
+        except FileNotFoundError:
+            return None
+        try:
+            index = BlockIndex.load(file.read_at(0, file.size()), path)
+        except (CorruptStore, FormatError) as error:
+            self._engine.problems.append(str(error))
+            return None
+        finally:
+            file.close()
+        if (index.number, index.generation) != (block.number, block.generation):
+            return None
+        return index
+
+    def _rebuild(self, block: Block) -> BlockIndex:
+        file = self._engine.files.open(block.path, "read")
+        try:
+            data = file.read_at(0, file.size())
+        finally:
+            file.close()
+        index = build_index(data, block)
+        if index.count != block.count:
+            raise CorruptStore(
+                block.path,
+                0,
+                f"the index is lost and the block holds {index.count} of {block.count} records: "
+                "reopen the store to take stock",
+            )
+        self._engine.replace_file(index_name(block.number), index.encode())
+        return BlockIndex.load(index.encode(), block.path)
+
+    def admit(self, block: Block) -> None:
+        """Count a loaded index, and let go of others where they are too many."""
+        self._indexed.append(block)
+        self._index_bytes += block.index.memory_bytes()
+        turns = len(self._indexed)
+        while self._index_bytes > INDEX_CACHE_BYTES_MAX and len(self._indexed) > 1 and turns > 0:
+            other = self._indexed.popleft()
+            if other is block or (other.touched and turns > len(self._indexed) // 2):
+                other.touched = False
+                self._indexed.append(other)
+                turns -= 1
+                continue
+            self._drop_index(other)
+
+    def forget(self, block: Block) -> None:
+        """Close a block's files and drop its index: it was rewritten or removed."""
+        if block in self._opened:
+            self._opened.remove(block)
+        self._close(block)
+        if block in self._indexed:
+            self._indexed.remove(block)
+            self._drop_index(block)
+        block.unseal = None
+
+    def close(self) -> None:
+        """Close every file and drop every index."""
+        while self._opened:
+            self._close(self._opened.popleft())
+        while self._indexed:
+            self._drop_index(self._indexed.popleft())
+
+    def _close(self, block: Block) -> None:
+        if block.files is not None:
+            block.files.close()
+            block.files = None
+
+    def _drop_index(self, block: Block) -> None:
+        if block.index is not None:
+            self._index_bytes -= block.index.memory_bytes()
+            if not block.index_pinned:
+                block.index = None
+
+
+def build_index(data: bytes, block: Block) -> BlockIndex:
+    """Build a block's index from its bytes, and freeze it."""
+    index = BlockIndex(
+        block.number, block.generation, block.base_seq, data[:HEADER_BYTES], SubjectTable()
+    )
+    walker = BlockWalker(data, block=block.number, seed=block.seed, base_seq=block.base_seq)
+    walker.index_into(index)
+    index.freeze()
+    return index
+
+

@@ -1,0 +1,78 @@
+"""The checkpoint of a stream: taking it, writing it, and giving it up.
+
+A checkpoint sums up every record to the end of the last block. It is written now and then and at
+stop, and dropped before anything happens that would make it lie: the removal or the rewriting of a
+block. Without one the next open adds up the block indexes instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from penstock.format.layout import STATE_NAME
+from penstock.format.state import BlockSummary, Checkpoint, encode_checkpoint
+from penstock.store.engine import Engine
+from penstock.store.ledger import Block
+
+
+def take_checkpoint(engine: Engine) -> Checkpoint:
+    """Sum the stream up, under the lock."""
+    ledger = engine.ledger
+    return Checkpoint(
+        salt=engine.salt,
+        messages=ledger.messages,
+        bytes=ledger.bytes,
+        first_seq=ledger.first_seq,
+        first_time_ns=ledger.first_time_ns,
+        last_seq=ledger.last_seq,
+        last_time_ns=ledger.last_time_ns,
+        blocks=tuple(_summary(block) for block in ledger.blocks),
+        subjects=ledger.table.encode(),
+        damage=tuple(engine.damage),
+    )
+
+
+def _summary(block: Block) -> BlockSummary:
+    expiring = block.expiring if block.index is None else block.index.expiry_count
+    return BlockSummary(
+        number=block.number,
+        generation=block.generation,
+        base_seq=block.base_seq,
+        last_seq=block.last_seq,
+        count=block.count,
+        live=block.live,
+        bytes=block.bytes,
+        live_bytes=block.live_bytes,
+        live_disk_bytes=block.live_disk_bytes,
+        first_time_ns=block.first_time_ns,
+        last_time_ns=block.last_time_ns,
+        expiring=expiring,
+        dead=block.dead_bitmap,
+    )
+
+
+def write_checkpoint(engine: Engine) -> None:
+    """Write a checkpoint of what is durable; not under the lock."""
+    with engine.rewriting:
+        while True:
+            engine.flush()
+            with engine.lock:
+                # Between the flush and here something may have been appended: a checkpoint must
+                # not tell of bytes that are not on the disk.
+                if not engine.has_pending():
+                    state = take_checkpoint(engine)
+                    engine.sealed_since_checkpoint = 0
+                    break
+        engine.replace_file(STATE_NAME, encode_checkpoint(state))
+        with engine.lock:
+            engine.checkpoint_on_disk = True
+
+
+def drop_checkpoint(engine: Engine) -> None:
+    """Give up the checkpoint before it would lie; its absence is durable when this returns."""
+    if not engine.checkpoint_on_disk:
+        return
+    with contextlib.suppress(FileNotFoundError):
+        engine.files.unlink(engine.file_path(STATE_NAME))
+    engine.files.sync_dir(engine.path)
+    engine.checkpoint_on_disk = False

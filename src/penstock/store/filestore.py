@@ -1,0 +1,554 @@
+"""The file store: a stream's messages in a directory of blocks.
+
+This is the public face. Each call takes the engine's lock, asks or changes the ledger, and lets the
+committer know; what takes longer is done by `removal`, `compaction`, `recovery` and `snapshot`.
+
+What always holds: nothing is acknowledged as durable before it is on stable storage; damage is
+reported, counted in the state, and never handed out.
+
+Safe from any thread. Every call may block on the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from penstock.clock import Clock, SystemClock
+from penstock.errors import CorruptStore, LimitReached, RecordNotFound, SequenceOutOfOrder, UsageError
+from penstock.format.damage import Damage
+from penstock.format.envelope import Cipher, Compression, StoreKey
+from penstock.format.layout import LOCK_NAME
+from penstock.format.sequence_set import SequenceSet
+from penstock.store import removal, retention
+from penstock.store.block_files import StoredMessage
+from penstock.store.checkpoint import write_checkpoint
+from penstock.store.compaction import reclaim
+from penstock.store.engine import Engine
+from penstock.store.interface import (
+    DurableCallback,
+    FilteredState,
+    NewMessage,
+    RecoveryReport,
+    StoreConfig,
+    StoreState,
+    SubjectState,
+)
+from penstock.store.migration import migrate_json_lines
+from penstock.store.recovery import recover
+from penstock.store.snapshot import snapshot_chunks
+from penstock.store.vfs import FileSystem, Lock, OsFileSystem
+from penstock.subjects import SubjectFilter
+
+
+class FileStore:
+    """A stream in a directory; see the module. `open` is the way in."""
+
+    def __init__(self, engine: Engine, lock: Lock, report: RecoveryReport) -> None:
+        """Use `open`."""
+        self._engine = engine
+        self._lock = lock
+        self.report = report
+        engine.reclaim_job = self._reclaim
+        engine.checkpoint_job = self._checkpoint_if_due
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        config: StoreConfig | None = None,
+        *,
+        files: FileSystem | None = None,
+        clock: Clock | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+        key: StoreKey | None = None,
+        threaded: bool = True,
+        on_durable: DurableCallback | None = None,
+        on_damage: Callable[[Damage], None] | None = None,
+    ) -> FileStore:
+        """Open a stream's directory, making it where there is none.
+
+        Without threads a commit happens only in `flush`, and background work at once: what
+        deterministic tests want. Raises StoreLocked, WrongKey, UnsupportedVersion, OSError.
+        """
+        config = config or StoreConfig()
+        files = files or OsFileSystem()
+        files.make_dirs(path)
+        lock = files.lock(os.path.join(path, LOCK_NAME))
+        engine = Engine(
+            path,
+            config,
+            files=files,
+            clock=clock or SystemClock(),
+            random_bytes=random_bytes,
+            key=key,
+            threaded=threaded,
+            volatile=False,
+            on_durable=on_durable,
+            on_damage=on_damage,
+        )
+        try:
+            migrated = migrate_json_lines(engine)
+            report = recover(engine)
+            report.migrated_messages = migrated
+            store = cls(engine, lock, report)
+            engine.flush()
+        except BaseException:
+            engine.shut_down()
+            lock.release()
+            raise
+        return store
+
+    @property
+    def path(self) -> str:
+        """The directory."""
+        return self._engine.path
+
+    @property
+    def config(self) -> StoreConfig:
+        """The configuration in force."""
+        return self._engine.config
+
+    @property
+    def durable_seq(self) -> int:
+        """Everything up to here is on stable storage."""
+        return self._engine.durable_seq
+
+    @property
+    def failure(self) -> str | None:
+        """Why the store is read-only, or None."""
+        return self._engine.failure
+
+    @property
+    def problems(self) -> list[str]:
+        """The last things that went wrong without costing data."""
+        return list(self._engine.problems)
+
+    # Writing
+
+    def store(
+        self, subject: bytes, headers: bytes, payload: bytes, *, expires_ns: int = 0
+    ) -> tuple[int, int]:
+        """Keep a message under the next sequence; give (sequence, time)."""
+        engine = self._engine
+        with engine.lock:
+            engine.check_writable()
+            size = engine.ledger.message_size(subject, headers, payload)
+            retention.refuse(engine, subject, size, len(headers) + len(payload))
+            seq = engine.ledger.last_seq + 1
+            now_ns = engine.now_ns()
+            engine.append(
+                subject, headers, payload, seq=seq, timestamp_ns=now_ns, expires_ns=expires_ns
+            )
+            retention.enforce_subject(engine)
+            retention.enforce_totals(engine)
+        engine.changed()
+        return seq, now_ns
+
+    def store_raw(
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        *,
+        seq: int,
+        timestamp_ns: int,
+        expires_ns: int = 0,
+    ) -> None:
+        """Keep a message under a given sequence, above the last, and time."""
+        engine = self._engine
+        with engine.lock:
+            engine.check_writable()
+            if seq <= engine.ledger.last_seq:
+                raise SequenceOutOfOrder(seq, engine.ledger.last_seq)
+            engine.append(
+                subject,
+                headers,
+                payload,
+                seq=seq,
+                timestamp_ns=timestamp_ns,
+                expires_ns=expires_ns,
+            )
+            retention.enforce_subject(engine)
+            retention.enforce_totals(engine)
+        engine.changed()
+
+    def store_batch(self, messages: Sequence[NewMessage]) -> tuple[int, int]:
+        """Keep all of them or, where one is refused, none; give (first, last sequence)."""
+        engine = self._engine
+        batch = list(messages)
+        if not batch:
+            raise UsageError("an empty batch")
+        with engine.lock:
+            engine.check_writable()
+            self._check_batch(batch)
+            first = engine.ledger.last_seq + 1
+            now_ns = engine.now_ns()
+            if self.config.compression is Compression.NONE and self.config.cipher is Cipher.NONE:
+                engine.append_many(batch, now_ns)
+            else:
+                for place, (subject, headers, payload) in enumerate(batch):
+                    engine.append(
+                        subject,
+                        headers,
+                        payload,
+                        seq=first + place,
+                        timestamp_ns=now_ns,
+                        expires_ns=0,
+                    )
+                    retention.enforce_subject(engine)
+            retention.enforce_totals(engine)
+            last = engine.ledger.last_seq
+        engine.changed()
+        return first, last
+
+    def _check_batch(self, batch: list[NewMessage]) -> None:
+        """Refuse a batch before anything of it is stored."""
+        config = self.config
+        largest = self._engine.ledger.measure_batch(batch)
+        if 0 < config.max_msg_bytes < largest:
+            raise LimitReached("message size", config.max_msg_bytes)
+        if config.discard == "new":
+            ledger = self._engine.ledger
+            if 0 < config.max_msgs < ledger.messages + len(batch):
+                raise LimitReached("maximum messages", config.max_msgs)
+            size = sum(ledger.message_size(*message) for message in batch)
+            if 0 < config.max_bytes < ledger.bytes + size:
+                raise LimitReached("maximum bytes", config.max_bytes)
+            if config.discard_new_per_subject:
+                self._check_subjects(batch)
+
+    def _check_subjects(self, batch: list[NewMessage]) -> None:
+        counts: dict[bytes, int] = {}
+        for subject, _, _ in batch:
+            count = counts.get(subject, self._engine.ledger.table.count(subject)) + 1
+            if count > self.config.max_msgs_per_subject:
+                raise LimitReached(
+                    "maximum messages per subject", self.config.max_msgs_per_subject
+                )
+            counts[subject] = count
+
+    def skip(self, count: int = 1) -> int:
+        """Pass over sequences without messages; give the last of them."""
+        engine = self._engine
+        if count < 1:
+            raise UsageError(f"cannot skip {count} sequences")
+        with engine.lock:
+            engine.check_writable()
+            engine.append_skip(engine.ledger.last_seq + 1, count)
+            last: int = engine.ledger.last_seq
+        engine.changed()
+        return last
+
+    def flush(self) -> int:
+        """Make everything stored and removed so far durable; give the last sequence."""
+        self._engine.flush()
+        return self._engine.durable_seq
+
+    def _reclaim(self) -> None:
+        if self._engine.failure is None and not self._engine.closed:
+            reclaim(self._engine)
+
+    def _checkpoint_if_due(self) -> None:
+        if self._engine.failure is None and not self._engine.closed:
+            write_checkpoint(self._engine)
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint now, so that the next open has nothing to add up."""
+        self._engine.check_writable()
+        self._engine.background.drain()
+        write_checkpoint(self._engine)
+
+    def maintain(self) -> None:
+        """Do what is due: expiry, disk space, checkpoint. For a timer of the owner's."""
+        self.expire()
+        self.flush()
+
+    # Reading
+
+    def load(self, seq: int) -> StoredMessage:
+        """Give one message; raises RecordNotFound, or CorruptStore where it is damaged."""
+        engine = self._engine
+        with engine.lock:
+            try:
+                return engine.ledger.load(seq)
+            except CorruptStore as error:
+                self._note_damage(error, seq)
+                raise
+
+    def _note_damage(self, error: CorruptStore, seq: int) -> None:
+        number = int(os.path.basename(error.path).partition(".")[0] or 0)
+        self._engine.report_damage(Damage(number, error.offset, 0, error.reason, seq, seq))
+
+    def load_next(self, seq: int, subjects: SubjectFilter | None = None) -> StoredMessage:
+        """Give the first wanted message from `seq` on, stepping over damage, which is reported."""
+        engine = self._engine
+        start = seq
+        with engine.lock:
+            while (found := engine.ledger.find_next(subjects, seq)) is not None:
+                with contextlib.suppress(CorruptStore):
+                    return self.load(found)
+                seq = found + 1
+        raise RecordNotFound(start, "no message from sequence")
+
+    def load_previous(self, seq: int, subjects: SubjectFilter | None = None) -> StoredMessage:
+        """Give the last wanted message up to `seq`, stepping over damage, which is reported."""
+        engine = self._engine
+        start = seq
+        with engine.lock:
+            while seq and (found := engine.ledger.find_previous(subjects, seq)) is not None:
+                with contextlib.suppress(CorruptStore):
+                    return self.load(found)
+                seq = found - 1
+        raise RecordNotFound(start, "no message up to sequence")
+
+    def load_last(self, subject: bytes) -> StoredMessage:
+        """Give the newest message of a subject; raises RecordNotFound."""
+        engine = self._engine
+        with engine.lock:
+            seq = engine.ledger.last_by_subject(subject)
+            if seq is None:
+                raise RecordNotFound(0, f"no message of subject {subject.decode('utf-8', 'replace')},")
+            return self.load(seq)
+
+    def seq_from_time(self, time_ns: int) -> int:
+        """Give the first sequence not before a time; one past the last where there is none."""
+        with self._engine.lock:
+            found = self._engine.ledger.find_from_time(time_ns)
+            return self._engine.ledger.last_seq + 1 if found is None else found
+
+    def multi_last(
+        self,
+        subjects: SubjectFilter,
+        *,
+        up_to_seq: int = 0,
+        up_to_time_ns: int = 0,
+        count_max: int = 0,
+    ) -> list[int]:
+        """Give the newest sequence of each wanted subject, in order."""
+        with self._engine.lock:
+            bound = up_to_seq or None
+            if up_to_time_ns:
+                later = self.seq_from_time(up_to_time_ns + 1)
+                bound = later - 1
+            found = self._engine.ledger.lasts(subjects, bound)
+        if 0 < count_max < len(found):
+            raise LimitReached("number of subjects", count_max)
+        return found
+
+    def all_last(self) -> list[int]:
+        """Give the newest sequence of every subject, in order."""
+        return self.multi_last(SubjectFilter([]))
+
+    # State
+
+    def state(self) -> StoreState:
+        """Give the stream in numbers, in constant time."""
+        engine = self._engine
+        with engine.lock:
+            ledger = engine.ledger
+            span = ledger.last_seq - ledger.first_seq + 1
+            return StoreState(
+                messages=ledger.messages,
+                bytes=ledger.bytes,
+                first_seq=ledger.first_seq,
+                first_time_ns=ledger.first_time_ns,
+                last_seq=ledger.last_seq,
+                last_time_ns=ledger.last_time_ns,
+                deleted=max(span - ledger.messages, 0),
+                subjects=ledger.table.live,
+                durable_seq=engine.durable_seq,
+                lost=tuple(engine.damage),
+            )
+
+    def filtered_state(self, subjects: SubjectFilter | None, seq: int = 0) -> FilteredState:
+        """Give the wanted messages from `seq` on."""
+        with self._engine.lock:
+            ledger = self._engine.ledger
+            first = ledger.find_next(subjects, seq)
+            if first is None:
+                return FilteredState(0, 0, 0)
+            last = ledger.find_previous(subjects, ledger.last_seq)
+            return FilteredState(ledger.count_from(subjects, seq), first, last or 0)
+
+    def subjects_state(self, subjects: SubjectFilter) -> dict[bytes, SubjectState]:
+        """Give each wanted subject's messages."""
+        with self._engine.lock:
+            return {
+                subject: SubjectState(*ends)
+                for subject, ends in self._engine.ledger.subject_ends(subjects).items()
+            }
+
+    def subjects_totals(self, subjects: SubjectFilter) -> dict[bytes, int]:
+        """Give the number of messages of each wanted subject."""
+        with self._engine.lock:
+            return self._engine.ledger.table.totals(subjects)
+
+    def count_pending(
+        self, subjects: SubjectFilter | None, seq: int, *, last_per_subject: bool = False
+    ) -> int:
+        """Count the wanted messages from `seq` on (only each subject's newest, if so asked)."""
+        with self._engine.lock:
+            if last_per_subject:
+                wanted = subjects or SubjectFilter([])
+                return sum(1 for last in self._engine.ledger.lasts(wanted) if last >= seq)
+            return self._engine.ledger.count_from(subjects, seq)
+
+    def deleted(self) -> SequenceSet:
+        """Give the sequences between first and last without a message."""
+        with self._engine.lock:
+            return self._engine.ledger.gaps()
+
+    # Removing
+
+    def remove(self, seq: int) -> bool:
+        """Remove a message; False where there is none."""
+        engine = self._engine
+        with engine.lock:
+            engine.check_writable()
+            removed = engine.ledger.remove(seq) > 0
+        engine.changed()
+        return removed
+
+    def erase(self, seq: int) -> bool:
+        """Remove a message and overwrite its bytes on the disk before returning."""
+        return removal.erase(self._engine, seq)
+
+    def purge(self, subjects: SubjectFilter | None = None, *, seq: int = 0, keep: int = 0) -> int:
+        """Remove the wanted messages below `seq` (0: all), but the newest `keep`; durably."""
+        return removal.purge(self._engine, subjects, seq=seq, keep=keep)
+
+    def compact(self, seq: int) -> int:
+        """Remove everything below `seq`, which becomes the first sequence even if it is new."""
+        return removal.compact(self._engine, seq)
+
+    def truncate(self, seq: int) -> None:
+        """Remove everything above `seq`, which must exist, and go on after it."""
+        removal.truncate(self._engine, seq)
+
+    def expire(self) -> int:
+        """Remove what has outlived its time; give how many."""
+        engine = self._engine
+        with engine.lock:
+            engine.check_writable()
+            removed = retention.expire(engine)
+        if removed:
+            engine.changed()
+        return removed
+
+    def next_expiry_ns(self) -> int | None:
+        """Tell when `expire` may have something to do next, or None."""
+        with self._engine.lock:
+            return retention.next_expiry_ns(self._engine)
+
+    def reclaim(self) -> int:
+        """Give disk space back now; returns the bytes."""
+        self._engine.check_writable()
+        self._engine.flush()
+        self._engine.background.drain()
+        self._engine.write_due_indexes()
+        return reclaim(self._engine)
+
+    # Living
+
+    def update_config(self, config: StoreConfig) -> None:
+        """Go over to another configuration and apply its limits."""
+        engine = self._engine
+        with engine.lock:
+            engine.check_writable()
+            if config.name != engine.config.name:
+                raise UsageError("a stream's name cannot be changed")
+            sealed = (config.cipher, config.compression) != (
+                engine.config.cipher,
+                engine.config.compression,
+            )
+            engine.config = config
+            if sealed:
+                engine.seal_active()
+            retention.enforce_all(engine)
+        engine.changed()
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Give the stream as bytes that `snapshot.restore` takes."""
+        return snapshot_chunks(self)
+
+    def reset(self) -> None:
+        """Forget everything, sequences too."""
+        engine = self._engine
+        with engine.lock:
+            engine.check_writable()
+        self.purge()
+        engine.background.drain()
+        with engine.rewriting, engine.lock:
+            engine.wipe()
+        engine.flush()
+
+    def reopen(self) -> RecoveryReport:
+        """Take stock from the disk again, as after a failed write whose cause is gone.
+
+        What was never acknowledged is given up; what was is read back and verified.
+        """
+        engine = self._engine
+        engine.shut_down()
+        replacement = FileStore.open_engine(engine)
+        self._engine = replacement[0]
+        self.report = replacement[1]
+        self._engine.reclaim_job = self._reclaim
+        self._engine.checkpoint_job = self._checkpoint_if_due
+        return self.report
+
+    @staticmethod
+    def open_engine(old: Engine) -> tuple[Engine, RecoveryReport]:
+        """Make an engine like another, from the same directory, under the lock that is held."""
+        engine = old.sibling()
+        try:
+            report = recover(engine)
+            engine.flush()
+        except BaseException:
+            engine.shut_down()
+            raise
+        return engine, report
+
+    def stop(self) -> None:
+        """Make everything durable, write a checkpoint, then refuse writes."""
+        engine = self._engine
+        if engine.closed:
+            return
+        try:
+            if engine.failure is None:
+                engine.flush()
+                engine.background.drain()
+                write_checkpoint(engine)
+                engine.sync_high_water()
+        finally:
+            engine.shut_down()
+            self._lock.release()
+
+    def delete(self) -> None:
+        """Remove the store and everything in it."""
+        engine = self._engine
+        engine.shut_down()
+        remove_tree(engine.files, engine.path)
+        self._lock.release()
+
+    def __enter__(self) -> FileStore:
+        """Give the store itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Stop."""
+        self.stop()
+
+
+def remove_tree(files: FileSystem, path: str) -> None:
+    """Remove a folder and all that is in it."""
+    for name in files.list_names(path):
+        inner = os.path.join(path, name)
+        if files.is_dir(inner):
+            remove_tree(files, inner)
+        else:
+            files.unlink(inner)
+    files.remove_dir(path)
+
+

@@ -1,0 +1,291 @@
+"""What a store is asked and what it answers: configuration, state, and the interface of both stores.
+
+Sequences count from 1; 0 means none. Times are Unix nanoseconds. Subjects, headers and payloads are
+bytes. A filter is a `SubjectFilter`, or None for every message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from penstock.errors import UsageError
+from penstock.format.damage import Damage
+from penstock.format.envelope import Cipher, Compression
+from penstock.format.sequence_set import SequenceSet
+from penstock.limits import BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, PAYLOAD_BYTES_MAX
+from penstock.store.block_files import StoredMessage
+from penstock.subjects import SubjectFilter
+
+NewMessage = tuple[bytes, bytes, bytes]
+"""(subject, headers, payload) of a message to be stored."""
+
+
+class Discard(StrEnum):
+    """Which message gives way when a limit is reached."""
+
+    OLD = "old"
+    NEW = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """What a store keeps, and how. Limits of 0 or less mean none."""
+
+    name: str = "stream"
+    """The stream's name: part of what binds an encrypted record to its place."""
+
+    max_msgs: int = 0
+    max_bytes: int = 0
+    """Counted as the reference server counts: 30 + subject + payload (+ 4 + headers) a message."""
+
+    max_age_ns: int = 0
+    max_msgs_per_subject: int = 0
+    max_msg_bytes: int = 0
+    """Headers and payload of one message together."""
+
+    discard: Discard = Discard.OLD
+    discard_new_per_subject: bool = False
+    """With discard new: a full subject refuses, rather than dropping its oldest message."""
+
+    block_bytes: int = BLOCK_BYTES_DEFAULT
+    sync_interval_ns: int = 0
+    """0: every acknowledged message is synced. Otherwise what was written is synced this often, and
+    what was acknowledged within the interval is lost when the power fails."""
+
+    compression: Compression = Compression.NONE
+    cipher: Cipher = Cipher.NONE
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if not 4096 <= self.block_bytes <= BLOCK_BYTES_MAX // 2:
+            raise UsageError(
+                f"block_bytes must be between 4096 and {BLOCK_BYTES_MAX // 2}: {self.block_bytes}"
+            )
+        if self.max_msg_bytes > PAYLOAD_BYTES_MAX:
+            raise UsageError(f"max_msg_bytes can be at most {PAYLOAD_BYTES_MAX}")
+        if self.discard_new_per_subject and (
+            self.discard is not Discard.NEW or self.max_msgs_per_subject <= 0
+        ):
+            raise UsageError("discard_new_per_subject needs discard new and max_msgs_per_subject")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """A stream in numbers."""
+
+    messages: int
+    bytes: int
+    first_seq: int
+    first_time_ns: int
+    last_seq: int
+    last_time_ns: int
+    deleted: int
+    """Sequences between first and last without a message."""
+
+    subjects: int
+    durable_seq: int
+    """Everything up to here is on stable storage (in the file, with a sync interval)."""
+
+    lost: tuple[Damage, ...] = ()
+    """Damage that was found and not yet repaired."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredState:
+    """The messages that a filter wants, from a sequence on."""
+
+    messages: int
+    first_seq: int
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectState:
+    """One subject's messages."""
+
+    messages: int
+    first_seq: int
+    last_seq: int
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a store found and did."""
+
+    path: str
+    blocks: int = 0
+    checkpoint_used: bool = False
+    scanned_blocks: list[int] = field(default_factory=list)
+    rebuilt_indexes: list[int] = field(default_factory=list)
+    torn_bytes: int = 0
+    """Bytes after the last whole record of the last block: never acknowledged, kept aside."""
+
+    damage: list[Damage] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    migrated_messages: int = 0
+    duration_ns: int = 0
+
+    @property
+    def clean(self) -> bool:
+        """Nothing was lost and nothing had to be mended."""
+        return not (self.damage or self.torn_bytes or self.notes)
+
+
+class StreamStore(Protocol):
+    """One stream's messages. Safe from any thread; every call blocks until it is done."""
+
+    # Writing. Nothing is durable before `flush` or the durable callback says so.
+
+    def store(
+        self, subject: bytes, headers: bytes, payload: bytes, *, expires_ns: int = 0
+    ) -> tuple[int, int]:
+        """Keep a message under the next sequence; give (sequence, time)."""
+        ...
+
+    def store_raw(
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        *,
+        seq: int,
+        timestamp_ns: int,
+        expires_ns: int = 0,
+    ) -> None:
+        """Keep a message under a given sequence, above the last, and time."""
+        ...
+
+    def store_batch(self, messages: Sequence[NewMessage]) -> tuple[int, int]:
+        """Keep all of them or, where one is refused, none; give (first, last sequence)."""
+        ...
+
+    def skip(self, count: int = 1) -> int:
+        """Pass over sequences without messages; give the last of them."""
+        ...
+
+    def flush(self) -> int:
+        """Make everything stored and removed so far durable; give the last sequence."""
+        ...
+
+    # Reading
+
+    def load(self, seq: int) -> StoredMessage:
+        """Give one message; raises RecordNotFound, or CorruptStore where it is damaged."""
+        ...
+
+    def load_next(self, seq: int, subjects: SubjectFilter | None = None) -> StoredMessage:
+        """Give the first wanted message from `seq` on; raises RecordNotFound."""
+        ...
+
+    def load_previous(self, seq: int, subjects: SubjectFilter | None = None) -> StoredMessage:
+        """Give the last wanted message up to `seq`; raises RecordNotFound."""
+        ...
+
+    def load_last(self, subject: bytes) -> StoredMessage:
+        """Give the newest message of a subject; raises RecordNotFound."""
+        ...
+
+    def seq_from_time(self, time_ns: int) -> int:
+        """Give the first sequence not before a time; one past the last where there is none."""
+        ...
+
+    def multi_last(
+        self,
+        subjects: SubjectFilter,
+        *,
+        up_to_seq: int = 0,
+        up_to_time_ns: int = 0,
+        count_max: int = 0,
+    ) -> list[int]:
+        """Give the newest sequence of each wanted subject, in order.
+
+        Raises LimitReached where there are more than `count_max` (0: no limit).
+        """
+        ...
+
+    def all_last(self) -> list[int]:
+        """Give the newest sequence of every subject, in order."""
+        ...
+
+    # State
+
+    def state(self) -> StoreState:
+        """Give the stream in numbers, in constant time."""
+        ...
+
+    def filtered_state(self, subjects: SubjectFilter | None, seq: int = 0) -> FilteredState:
+        """Give the wanted messages from `seq` on."""
+        ...
+
+    def subjects_state(self, subjects: SubjectFilter) -> dict[bytes, SubjectState]:
+        """Give each wanted subject's messages."""
+        ...
+
+    def subjects_totals(self, subjects: SubjectFilter) -> dict[bytes, int]:
+        """Give the number of messages of each wanted subject."""
+        ...
+
+    def count_pending(
+        self, subjects: SubjectFilter | None, seq: int, *, last_per_subject: bool = False
+    ) -> int:
+        """Count the wanted messages from `seq` on (only each subject's newest, if so asked)."""
+        ...
+
+    def deleted(self) -> SequenceSet:
+        """Give the sequences between first and last without a message."""
+        ...
+
+    # Removing. As durable as storing is.
+
+    def remove(self, seq: int) -> bool:
+        """Remove a message; False where there is none."""
+        ...
+
+    def erase(self, seq: int) -> bool:
+        """Remove a message and overwrite its bytes on the disk before returning."""
+        ...
+
+    def purge(self, subjects: SubjectFilter | None = None, *, seq: int = 0, keep: int = 0) -> int:
+        """Remove the wanted messages below `seq` (0: all), but the newest `keep`."""
+        ...
+
+    def compact(self, seq: int) -> int:
+        """Remove everything below `seq`, which becomes the first sequence even if it is new."""
+        ...
+
+    def truncate(self, seq: int) -> None:
+        """Remove everything above `seq`, which must exist, and go on after it."""
+        ...
+
+    def expire(self) -> int:
+        """Remove what has outlived its time; give how many."""
+        ...
+
+    # Living
+
+    def update_config(self, config: StoreConfig) -> None:
+        """Go over to another configuration and apply its limits."""
+        ...
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Give the stream as bytes that `restore` takes."""
+        ...
+
+    def reset(self) -> None:
+        """Forget everything, sequences too."""
+        ...
+
+    def stop(self) -> None:
+        """Make everything durable, then refuse writes."""
+        ...
+
+    def delete(self) -> None:
+        """Remove the store and everything in it."""
+        ...
+
+
+DurableCallback = Callable[[int], None]
+"""Called with the durable sequence after each commit, from the thread that committed."""

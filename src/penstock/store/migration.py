@@ -1,0 +1,2 @@
+"""x."""
+def migrate_json_lines(engine): return 0

@@ -1,0 +1,114 @@
+"""Files in memory for streams that are kept in memory: fast, and gone with the process.
+
+A `FileSystem` of nothing but dictionaries and byte arrays; syncing does nothing. It makes no
+promise about crashes: the test kit has a file system that does.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from penstock.store.vfs import Buffer, File, Lock, Mode
+
+
+class _RamFile:
+    """An open view of a file in memory."""
+
+    __slots__ = ("_data", "path")
+
+    def __init__(self, path: str, data: bytearray) -> None:
+        self.path = path
+        self._data = data
+
+    def fileno(self) -> int:
+        return -1
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return bytes(memoryview(self._data)[offset : offset + size])
+
+    def write_at(self, offset: int, data: Buffer) -> int:
+        view = memoryview(data)
+        if offset > len(self._data):
+            self._data.extend(bytes(offset - len(self._data)))
+        self._data[offset : offset + len(view)] = view
+        return len(view)
+
+    def size(self) -> int:
+        return len(self._data)
+
+    def truncate(self, size: int) -> None:
+        if size < len(self._data):
+            del self._data[size:]
+        else:
+            self._data.extend(bytes(size - len(self._data)))
+
+    def sync_data(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _NoLock:
+    """Nobody else can reach this memory."""
+
+    def release(self) -> None:
+        pass
+
+
+class RamFileSystem:
+    """Files in memory; see the module."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, bytearray] = {}
+
+    def open(self, path: str, mode: Mode) -> File:
+        """Open a file."""
+        data = self._files.get(path)
+        if mode == "create":
+            if data is not None:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            data = self._files[path] = bytearray()
+        elif data is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return _RamFile(path, data)
+
+    def list_names(self, path: str) -> list[str]:
+        """Give the sorted names in a folder."""
+        start = path.rstrip("/") + "/"
+        return sorted({
+            name[len(start) :].partition("/")[0] for name in self._files if name.startswith(start)
+        })
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or folder is there."""
+        return path in self._files or self.is_dir(path)
+
+    def is_dir(self, path: str) -> bool:
+        """Tell whether some file lies below."""
+        return any(name.startswith(path.rstrip("/") + "/") for name in self._files)
+
+    def make_dirs(self, path: str) -> None:
+        """Folders come with their files."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Replace a file by another."""
+        if old not in self._files:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
+        self._files[new] = self._files.pop(old)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        if self._files.pop(path, None) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def remove_dir(self, path: str) -> None:
+        """Folders go with their files."""
+
+    def sync_dir(self, path: str) -> None:
+        """Nothing to sync."""
+
+    def lock(self, path: str) -> Lock:
+        """Nobody else can reach this memory."""
+        return _NoLock()

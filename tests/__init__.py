@@ -1,0 +1,1 @@
+"""The tests of Penstock; the tree mirrors src/penstock. `models` and `support` are shared."""

@@ -1,0 +1,18 @@
+"""Settings for every test: what hypothesis may do.
+
+`make test` always draws the same examples, so that a red run is red again; `make soak` draws new
+ones, and ten times as many.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+# Two busy cores make any time limit a matter of luck.
+settings.register_profile(
+    "quick", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "soak", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("quick")

@@ -1,0 +1,1 @@
+"""Slow and obviously right versions of what the package does fast."""

@@ -1,0 +1,158 @@
+"""Imports point down only, in Python and in compiled code alike.
+
+The table is the whole plan, packages that are still to come included, so that a new package finds
+its place waiting. import-linter checks the same for what it can see; it does not see Cython.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.sources import PACKAGE, Import, cython_imports, imports_of, module_name, relative
+
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"testing", "__main__"}),
+    frozenset({"cli", "pipelines"}),
+    frozenset({"server", "spark"}),
+    frozenset({"api", "monitor"}),
+    frozenset({"cluster"}),
+    frozenset({"consumer"}),
+    frozenset({"stream", "net", "client"}),
+    frozenset({"routing", "security", "store", "raft", "config"}),
+    frozenset({"protocol", "format"}),
+    frozenset({"subjects", "limits", "clock", "error_codes"}),
+    frozenset({"errors"}),
+)
+"""From the top down; those on one line may not import each other."""
+
+SERVER_CODE = frozenset(
+    f"penstock.{name}"
+    for name in (
+        "server", "api", "monitor", "cluster", "consumer", "stream", "net", "routing", "security",
+        "store", "raft", "config",
+    )
+)  # fmt: skip
+WAITING = frozenset({"asyncio", "socket", "ssl", "threading", "time", "random"})
+TABLES = frozenset({"pyspark", "pyarrow", "pandas"})
+
+FORBIDDEN: dict[str, frozenset[str]] = {
+    # Executors never load server code.
+    "spark": SERVER_CODE,
+    "pipelines": SERVER_CODE,
+    # These compute and do not wait.
+    "protocol": WAITING,
+    "routing": WAITING,
+    "format": WAITING,
+    "raft": WAITING,
+    "subjects": WAITING,
+    # Blocking code, without an event loop.
+    "store": frozenset({"asyncio", "socket", "ssl"}),
+}
+"""What a package may not import though it is below it, or is not ours."""
+
+MODULES = sorted(
+    path
+    for path in PACKAGE.rglob("*")
+    if path.suffix in (".py", ".pyx", ".pxd") and path.parent != PACKAGE.parent
+)
+
+
+def layer_of(package: str) -> int | None:
+    return next((place for place, names in enumerate(LAYERS) if package in names), None)
+
+
+def package_of(module: str) -> str:
+    """Give the part of a full name that stands in the table; "" for penstock itself."""
+    return [*module.split("."), ""][1]
+
+
+def complaints(module: str, imports: list[Import]) -> list[str]:
+    """Say what is wrong with a module's imports."""
+    package = package_of(module)
+    here = layer_of(package)
+    forbidden = FORBIDDEN.get(package, frozenset())
+    if package not in ("spark", "pipelines"):
+        forbidden |= TABLES
+    found = set()
+    for name in (name for item in imports for name in item.modules()):
+        parts = name.split(".")
+        prefixes = {".".join(parts[:size]) for size in range(1, len(parts) + 1)}
+        found |= {f"{package} must not know of {taboo}" for taboo in prefixes & forbidden}
+        target = package_of(name) if parts[0] == "penstock" else package
+        there = layer_of(target)
+        if target != package and there is not None and (here is None or there <= here):
+            found.add(f"{package} stands beside or below {target}")
+    return sorted(found)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_a_module_imports_only_what_is_below_it(path: Path) -> None:
+    assert complaints(module_name(path), imports_of(path)) == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_every_module_has_a_place_in_the_table(path: Path) -> None:
+    package = package_of(module_name(path))
+
+    assert package == "" or layer_of(package) is not None
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("penstock.format.record", "from penstock.store.vfs cimport File"),
+        ("penstock.format.record", "from penstock cimport store"),
+        ("penstock.format.record", "cimport penstock.store.vfs as vfs"),
+        ("penstock.format.record", "from penstock import (\n    errors,\n    store,\n)"),
+        ("penstock.format.record", "def lazy():\n    import time"),
+        ("penstock.format.record", "import json, random"),
+        ("penstock.limits", "from penstock.clock import Clock"),
+        ("penstock.store.vfs", "from penstock.testing.clock import FakeClock"),
+        ("penstock.store.vfs", "import asyncio"),
+        ("penstock.store.vfs", "from pyarrow.lib cimport Buffer"),
+        ("penstock.spark.batch", "from penstock.store.filestore import FileStore"),
+    ],
+)
+def test_an_import_upwards_or_sideways_is_found(module: str, line: str) -> None:
+    assert len(complaints(module, list(cython_imports(line)))) == 1
+
+
+def test_imports_downwards_and_words_in_text_are_fine() -> None:
+    text = (
+        '"""Words:\nimport asyncio\n"""\n'
+        "# import time\n"
+        "from penstock.format.wire cimport get_u64, put_u64\n"
+        "from penstock.errors import FormatError\n"
+        "import os\n"
+    )
+
+    assert complaints("penstock.format.record", list(cython_imports(text))) == []
+
+
+def test_the_format_loads_without_a_store_a_server_or_an_event_loop() -> None:
+    names = sorted(
+        {
+            module_name(path)
+            for path in (PACKAGE / "format").rglob("*")
+            if path.suffix in (".py", ".pyx")
+        }
+    )
+    program = (
+        "import importlib, json, sys\n"
+        f"for name in {names!r}: importlib.import_module(name)\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+
+    answer = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
+    )
+
+    loaded = set(json.loads(answer.stdout))
+    assert "penstock.format.columns" in loaded
+    unwanted = {"asyncio", "socket", "penstock.cli", "penstock.testing"} | SERVER_CODE | TABLES
+    assert loaded & unwanted == set()

@@ -17,7 +17,10 @@ cdef class BlockWalker:
     cdef readonly size_t offset
     cdef readonly size_t whole_bytes
     cdef readonly list damage
+    # The buffer, held for as long as the walk, and its bounds.
     cdef const uint8_t[::1] data
+    cdef const uint8_t* start
+    cdef size_t end
     cdef uint64_t hash_budget
 
     cdef bint advance(self, Record* record) except -1 nogil

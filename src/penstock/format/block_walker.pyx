@@ -42,6 +42,8 @@ cdef class BlockWalker:
     def __init__(self, const uint8_t[::1] data not None, *, uint32_t block, uint64_t seed,
                  uint64_t base_seq, size_t offset=HEADER_BYTES):
         self.data = data
+        self.start = &data[0] if data.shape[0] else NULL
+        self.end = data.shape[0]
         self.block = block
         self.seed = seed
         self.base_seq = base_seq
@@ -53,8 +55,8 @@ cdef class BlockWalker:
         self.hash_budget = RESYNC_HASH_MAX
 
     cdef bint _is_record(self, size_t offset, Record* record) noexcept nogil:
-        cdef const uint8_t* start = &self.data[0] + offset
-        if parse(start, self.data.shape[0] - offset, record) != PARSED_WHOLE:
+        cdef const uint8_t* start = self.start + offset
+        if parse(start, self.end - offset, record) != PARSED_WHOLE:
             return False
         # The sequence is looked at before the checksum: it costs nothing, and chance passes it
         # once in four billion.
@@ -66,8 +68,8 @@ cdef class BlockWalker:
 
     cdef size_t _next_record(self, size_t offset, Record* record) noexcept nogil:
         # The first offset from `offset` on where a record checks out, or the end of the data.
-        cdef const uint8_t* start = &self.data[0]
-        cdef size_t end = self.data.shape[0]
+        cdef const uint8_t* start = self.start
+        cdef size_t end = self.end
         while offset + RECORD_BYTES_MIN <= end:
             if parse(start + offset, end - offset, record) == PARSED_WHOLE and (
                 record.seq >= self.last_seq and record.seq + 1 - self.base_seq <= DELTA_MAX
@@ -84,7 +86,7 @@ cdef class BlockWalker:
     cdef bint advance(self, Record* record) except -1 nogil:
         # True with the next whole record, False at the end of what is whole.
         cdef size_t found = self.offset
-        cdef size_t end = self.data.shape[0]
+        cdef size_t end = self.end
         cdef uint64_t count
         if found >= end:
             return False

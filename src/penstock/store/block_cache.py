@@ -134,6 +134,7 @@ class BlockCache:
                 turns -= 1
                 continue
             self._drop_index(other)
+        self._engine.ledger.index_room = self._index_bytes * 8 < INDEX_CACHE_BYTES_MAX * 7
 
     def forget(self, block: Block) -> None:
         """Close a block's files and drop its index: it was rewritten or removed."""

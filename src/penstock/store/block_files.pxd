@@ -13,6 +13,7 @@ cdef class BlockFiles:
     cdef int index_fd
 
     cdef bytes read(self, uint64_t offset, size_t size)
+    cdef bytes read_at_hand(self, uint64_t offset, size_t size)
     cdef int read_entry(self, uint32_t ordinal, Entry* entry) except -1
 
 
@@ -32,6 +33,9 @@ cdef class StoredMessage:
     cdef tuple opened
 
 
+cdef StoredMessage open_at_hand(
+    bytes raw, uint64_t seq, uint64_t seed, uint64_t offset, object unseal
+)
 cdef StoredMessage open_record(
     bytes raw, uint64_t seq, uint64_t seed, uint64_t offset, str path, object unseal
 )

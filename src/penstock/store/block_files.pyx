@@ -38,6 +38,16 @@ cdef class BlockFiles:
         self.block_fd = block_file.fileno()
         self.index_fd = -1 if index_file is None else index_file.fileno()
 
+    cdef bytes read_at_hand(self, uint64_t offset, size_t size):
+        # `size` bytes of the block where one small read gives them all, else None.
+        cdef bytes data
+        if size > SMALL_READ:
+            return None
+        data = PyBytes_FromStringAndSize(NULL, size)
+        if pread(self.block_fd, PyBytes_AS_STRING(data), size, offset) != <ssize_t>size:
+            return None
+        return data
+
     cdef bytes read(self, uint64_t offset, size_t size):
         # `size` bytes of the block; raises CorruptStore where the file ends before.
         cdef bytes data
@@ -116,19 +126,21 @@ cdef class StoredMessage:
         return f"StoredMessage(seq={self.seq}, subject={self.subject!r})"
 
 
-cdef StoredMessage open_record(
-    bytes raw, uint64_t seq, uint64_t seed, uint64_t offset, str path, object unseal
+cdef StoredMessage open_at_hand(
+    bytes raw, uint64_t seq, uint64_t seed, uint64_t offset, object unseal
 ):
-    # `raw` is exactly one record, which must be message `seq`; raises CorruptStore otherwise.
+    # The message where `raw` is exactly its record, whole; None otherwise.
     cdef Record record
     cdef const uint8_t* start = raw
     cdef StoredMessage message
-    if parse(start, len(raw), &record) != PARSED_WHOLE or <Py_ssize_t>record.length != len(raw):
-        raise CorruptStore(path, offset, "no whole record here", seq=seq)
-    if not checksum_holds(start, &record, seed + offset):
-        raise CorruptStore(path, offset, "record checksum differs", seq=seq)
-    if record.seq != seq or record.flags & (FLAG_DELETED | FLAG_SKIP | FLAG_TOMBSTONE):
-        raise CorruptStore(path, offset, f"another record is here ({record.seq})", seq=seq)
+    if (
+        parse(start, len(raw), &record) != PARSED_WHOLE
+        or <Py_ssize_t>record.length != len(raw)
+        or record.seq != seq
+        or record.flags & (FLAG_DELETED | FLAG_SKIP | FLAG_TOMBSTONE)
+        or not checksum_holds(start, &record, seed + offset)
+    ):
+        return None
     message = StoredMessage.__new__(StoredMessage)
     message.seq = seq
     message.timestamp_ns = record.timestamp_ns
@@ -143,3 +155,19 @@ cdef StoredMessage open_record(
     message.payload_size = record.payload_size
     message.unseal = unseal
     return message
+
+
+cdef StoredMessage open_record(
+    bytes raw, uint64_t seq, uint64_t seed, uint64_t offset, str path, object unseal
+):
+    # `raw` is exactly one record, which must be message `seq`; raises CorruptStore otherwise.
+    cdef Record record
+    cdef const uint8_t* start = raw
+    cdef StoredMessage message = open_at_hand(raw, seq, seed, offset, unseal)
+    if message is not None:
+        return message
+    if parse(start, len(raw), &record) != PARSED_WHOLE or <Py_ssize_t>record.length != len(raw):
+        raise CorruptStore(path, offset, "no whole record here", seq=seq)
+    if not checksum_holds(start, &record, seed + offset):
+        raise CorruptStore(path, offset, "record checksum differs", seq=seq)
+    raise CorruptStore(path, offset, f"another record is here ({record.seq})", seq=seq)

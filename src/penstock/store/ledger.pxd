@@ -67,6 +67,8 @@ cdef class Ledger:
     cdef object index_loader
     cdef object files_opener
     cdef dict wanted_cache
+    # The cache of indexes has room: a block that is asked for a single entry is loaded whole.
+    cdef public bint index_room
     # What a message counts for beside its bytes, and what it counts more if it has headers.
     cdef public uint32_t message_overhead
     cdef public uint32_t headers_overhead

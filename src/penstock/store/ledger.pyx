@@ -26,7 +26,7 @@ from penstock.format.block_index cimport BlockIndex, Entry
 from penstock.format.sequence_set cimport SequenceSet
 from penstock.format.subject_table cimport Subject, SubjectTable
 from penstock.store.active_block cimport ActiveBlock
-from penstock.store.block_files cimport BlockFiles, open_record
+from penstock.store.block_files cimport BlockFiles, open_at_hand, open_record
 from penstock.subjects cimport SubjectFilter
 
 # Filters remembered per block: a few consumers over a few hundred blocks.
@@ -146,6 +146,7 @@ cdef class Ledger:
         self.files_opener = files_opener
         self.wanted_cache = {}
         self.message_overhead = 30
+        self.index_room = True
         self.headers_overhead = 4
 
     # Building up
@@ -371,7 +372,7 @@ cdef class Ledger:
         # Without the index in memory, single entries are read from its file.
         cdef int64_t ordinal
         cdef uint32_t low = 0, high = block.count, middle, delta
-        if block.index is None and seq - block.base_seq <= DELTA_MAX:
+        if block.index is None and not self.index_room and seq - block.base_seq <= DELTA_MAX:
             if block.files is None:
                 self.files_opener(block)
             delta = <uint32_t>(seq - block.base_seq)
@@ -420,6 +421,35 @@ cdef class Ledger:
         return open_record(
             self.raw_record(block, &entry), seq, block.seed, entry.offset, block.path, block.unseal
         )
+
+    def load_at_hand(self, uint64_t seq):
+        """Give message `seq` where its index is in memory and its file is open, else None.
+
+        This needs no lock: nothing in it gives the interpreter lock away, so nothing can change
+        meanwhile. Damage and everything unusual is left to `load`.
+        """
+        cdef Py_ssize_t place = self.block_at(seq)
+        cdef Block block
+        cdef Entry* entry
+        cdef int64_t ordinal
+        cdef bytes raw = None
+        if place < 0:
+            return None
+        block = self.blocks[place]
+        if block.index is None:
+            return None
+        ordinal = block.index.find_seq(seq)
+        if ordinal < 0 or block.is_dead(<uint32_t>ordinal):
+            return None
+        entry = &block.index.entries[ordinal]
+        if block.active is not None:
+            raw = block.active.read(entry.offset, entry.length)
+        elif block.files is not None and block.files.block_fd >= 0:
+            raw = block.files.read_at_hand(entry.offset, entry.length)
+        if raw is None:
+            return None
+        block.touched = True
+        return open_at_hand(raw, seq, block.seed, entry.offset, block.unseal)
 
     def place_of(self, uint64_t seq):
         """Give (block, offset, length) of a live message; raises RecordNotFound."""

@@ -115,3 +115,34 @@ class StoreLocked(StoreError):
         super().__init__(f"{path}: in use by {owner}; stop it first, or read without opening")
         self.path = path
         self.pid = pid
+
+
+class ConfigError(PenstockError):
+    """A configuration that cannot be used; `line` 0 means that the reason has no place in a file."""
+
+    def __init__(self, file: str, line: int, column: int, reason: str) -> None:
+        super().__init__(f"{file}:{line}:{column}: {reason}" if line else reason)
+        self.file = file
+        self.line = line
+        self.column = column
+        self.reason = reason
+
+
+class ConfigSyntaxError(ConfigError):
+    """A file that is not in the configuration language; its text names the line itself."""
+
+    def __init__(self, file: str, line: int, column: int, reason: str) -> None:
+        super().__init__(file, line, column, reason)
+        self.args = (reason,)
+
+
+class InvalidConfiguration(ConfigError):
+    """Everything that is wrong with a configuration, all at once; the fields are of the first."""
+
+    def __init__(self, errors: tuple[ConfigError, ...], warnings: tuple[str, ...] = ()) -> None:
+        first = errors[0] if errors else ConfigError("", 0, 0, warnings[0])
+        super().__init__(first.file, first.line, first.column, first.reason)
+        # The closing new line is part of what the reference server prints after such a list.
+        self.args = ("".join(f"{one}\n" for one in (*warnings, *errors)),)
+        self.errors = errors
+        self.warnings = warnings

@@ -84,3 +84,42 @@ as damaged, and its bytes are kept."""
 SNAPPY_EXPANSION_MAX = 22
 """Plain bytes per compressed byte. Snappy's best element turns 3 bytes into 64; a block that declares
 more cannot be whole, and is refused before its declared length is allocated."""
+
+CONFIG_FILE_BYTES_MAX = 16 * MIB
+"""One configuration file. The longest real ones preload some thousand account JWTs of 2 KiB."""
+
+CONFIG_DEPTH_MAX = 64
+"""Maps and arrays within one another in a configuration file; the deepest meaningful one has 7."""
+
+CONFIG_INCLUDE_DEPTH_MAX = 16
+"""Files that include files: beyond it a file includes itself."""
+
+CONFIG_VALUES_MAX = 1_000_000
+"""Values of one configuration, included files counted: what includes of includes multiply to."""
+
+IMPORT_CYCLE_DEPTH_MAX = 1024
+"""Accounts that a search for a cycle of imports may walk through, as the reference server has it."""
+
+PUBLISH_ANSWERS_MAX = 1024
+"""Subjects per user for which it is remembered whether they may be published to. A control line
+keeps a subject below 4 KiB, so one user can pin 4 MiB; a subject that is not remembered costs a
+comparison with each entry of the lists."""
+
+RESPONSES_TRACKED_MAX = 65_536
+"""Reply subjects per connection that may still be answered (`allow_responses`). A service has one
+for each request it works on; beyond it the oldest is forgotten and can no longer be answered."""
+
+BCRYPT_COST_MAX = 16
+"""The highest cost of a bcrypt hash in a configuration: 2^16 rounds are some 4 s of work for each
+attempt to connect. A higher one is refused at the start instead of hanging every client."""
+
+PASSWORD_BYTES_MAX = 65_536
+"""A password or token that a client sends; it came in a control line, which is 4 KiB by default. A
+longer one is refused before anything is computed from it."""
+
+MAPPED_SUBJECTS_MAX = 4096
+"""Subjects per account for which it is remembered which mapping applies; when full, it starts
+anew."""
+
+MAPPING_DESTINATIONS_MAX = 1024
+"""Destinations of one subject mapping: with weights in whole percent, more cannot be meant."""

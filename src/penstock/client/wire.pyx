@@ -1,0 +1,331 @@
+"""The client's side of the protocol over one blocking socket: frames out, messages in.
+
+Publishing encodes into one buffer that is sent when it is large or when somebody waits. Receiving
+parses what the socket gave in place; a message becomes a Python object only when it is asked for,
+and `count` passes over messages without making any.
+
+Blocking, with the socket's own timeout; one thread at a time. Waiting lets go of the interpreter
+lock.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memmove
+
+from dataclasses import dataclass
+
+from penstock.errors import FormatError
+
+from penstock.protocol.operations cimport (
+    ARGUMENTS_MAX, LINE_SHORT, OP_HMSG, OP_INFO, OP_MINUS_ERR, OP_MSG, OP_PING, OP_PLUS_OK, OP_PONG,
+    SIZE_BAD, Argument, Line, parse_size, put_number, read_line, split_arguments,
+)
+
+cdef extern from "sys/socket.h" nogil:
+    ssize_t c_recv "recv"(int fd, void* data, size_t size, int flags)
+    ssize_t c_send "send"(int fd, const void* data, size_t size, int flags)
+    enum:
+        MSG_NOSIGNAL
+
+cdef enum:
+    SEND_AT = 262144
+    READ_BYTES = 262144
+    # INFO of a server with many peers is far longer than a control line.
+    LINE_MAX = 1048576
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message that was received; `headers` is the raw block, b"" for none."""
+
+    subject: bytes
+    sid: bytes
+    reply: bytes
+    headers: bytes
+    payload: bytes
+
+
+cdef class Wire:
+    """One connection's bytes; see the module."""
+
+    cdef int fd
+    cdef uint8_t* out
+    cdef size_t out_used
+    cdef size_t out_room
+    cdef uint8_t* data
+    cdef size_t start
+    cdef size_t end
+    cdef size_t room
+    # Operations that were seen while looking for messages.
+    cdef readonly uint64_t pongs
+    cdef readonly list infos
+    cdef readonly list errors
+
+    def __init__(self, int fd):
+        """Take over a connected, blocking socket's descriptor; the caller keeps it open."""
+        self.fd = fd
+        self.infos = []
+        self.errors = []
+
+    def __dealloc__(self):
+        free(self.out)
+        free(self.data)
+
+    # Sending
+
+    cdef int _reserve(self, size_t more) except -1:
+        cdef size_t room = self.out_room if self.out_room else 65536
+        cdef uint8_t* grown
+        if self.out_used + more <= self.out_room:
+            return 0
+        while room < self.out_used + more:
+            room *= 2
+        grown = <uint8_t*>realloc(self.out, room)
+        if grown == NULL:
+            raise MemoryError
+        self.out = grown
+        self.out_room = room
+        return 0
+
+    cdef int _put(self, const void* data, size_t size) except -1:
+        self._reserve(size)
+        memcpy(self.out + self.out_used, data, size)
+        self.out_used += size
+        return 0
+
+    def write(self, bytes data not None):
+        """Add raw protocol bytes to what will be sent."""
+        self._put(<const char*>data, len(data))
+
+    def publish(self, bytes subject not None, bytes payload not None, bytes reply=None,
+                bytes headers=None):
+        """Add a publish to what will be sent; sends when enough has gathered."""
+        cdef uint8_t[64] numbers
+        cdef int used = 0
+        cdef size_t body = len(payload)
+        if headers is not None:
+            self._put("HPUB ", 5)
+        else:
+            self._put("PUB ", 4)
+        self._put(<const char*>subject, len(subject))
+        self._put(" ", 1)
+        if reply is not None:
+            self._put(<const char*>reply, len(reply))
+            self._put(" ", 1)
+        if headers is not None:
+            used = put_number(numbers, len(headers))
+            numbers[used] = 32
+            used += 1
+            body += len(headers)
+        used += put_number(numbers + used, body)
+        numbers[used] = 13
+        numbers[used + 1] = 10
+        self._put(numbers, used + 2)
+        if headers is not None:
+            self._put(<const char*>headers, len(headers))
+        self._put(<const char*>payload, len(payload))
+        self._put("\r\n", 2)
+        if self.out_used >= SEND_AT:
+            self.send()
+
+    def publish_many(self, bytes subject not None, bytes payload not None, int64_t count,
+                     bytes reply=None):
+        """Publish the same message `count` times: for benches, without a call each."""
+        cdef bytes frame
+        cdef int64_t sent
+        head = subject + b" " + reply if reply is not None else subject
+        frame = b"PUB %b %d\r\n%b\r\n" % (head, len(payload), payload)
+        for sent in range(count):
+            self._put(<const char*>frame, len(frame))
+            if self.out_used >= SEND_AT:
+                self.send()
+
+    def send(self):
+        """Send everything that has gathered; raises OSError."""
+        cdef size_t at = 0
+        cdef ssize_t sent = 0
+        cdef int problem = 0
+        with nogil:
+            while at < self.out_used:
+                sent = c_send(self.fd, self.out + at, self.out_used - at, MSG_NOSIGNAL)
+                if sent < 0:
+                    if errno == EINTR:
+                        continue
+                    problem = errno
+                    break
+                at += sent
+        if problem:
+            self._raise(problem)
+        self.out_used = 0
+
+    cdef _raise(self, int problem):
+        if problem == EAGAIN:
+            raise TimeoutError("the server did not answer in time")
+        raise ConnectionError(problem, "the connection to the server broke")
+
+    # Receiving
+
+    cdef int _fill(self) except -1:
+        # Read more bytes behind those that are there; waits. Raises at the end of the stream.
+        cdef ssize_t got = 0
+        cdef size_t room = self.room if self.room else READ_BYTES
+        cdef uint8_t* grown
+        cdef int problem = 0
+        if self.start:
+            memmove(self.data, self.data + self.start, self.end - self.start)
+            self.end -= self.start
+            self.start = 0
+        if self.room - self.end < READ_BYTES // 2:
+            while room - self.end < READ_BYTES:
+                room *= 2
+            grown = <uint8_t*>realloc(self.data, room)
+            if grown == NULL:
+                raise MemoryError
+            self.data = grown
+            self.room = room
+        with nogil:
+            while True:
+                got = c_recv(self.fd, self.data + self.end, self.room - self.end, 0)
+                if got >= 0 or errno != EINTR:
+                    break
+            if got < 0:
+                problem = errno
+        if problem:
+            self._raise(problem)
+        if got == 0:
+            raise ConnectionResetError("the server closed the connection" + self._last_words())
+        self.end += got
+        return 0
+
+    def _last_words(self):
+        return f": {self.errors[-1].decode(errors='replace')}" if self.errors else ""
+
+    cdef Py_ssize_t _step(self, Line* line, Argument* arguments, int* count) except -2:
+        # Find the operation at the front: its bytes, or 0 where more must come.
+        cdef Py_ssize_t line_bytes
+        cdef int64_t size
+        if self.start == self.end:
+            return 0
+        line_bytes = read_line(self.data + self.start, self.end - self.start, LINE_MAX, line)
+        if line_bytes == LINE_SHORT:
+            return 0
+        if line_bytes < 0:
+            raise FormatError("the server does not speak NATS")
+        if line.operation != OP_MSG and line.operation != OP_HMSG:
+            return line_bytes
+        count[0] = split_arguments(line.text, line.text_size, arguments)
+        if count[0] < 3 or count[0] > 5:
+            raise FormatError("a message line with wrong arguments")
+        size = parse_size(&arguments[count[0] - 1])
+        if size == SIZE_BAD:
+            raise FormatError("a message line with a wrong size")
+        if self.end - self.start < <size_t>(line_bytes + size + 2):
+            return 0
+        return line_bytes + size + 2
+
+    cdef _note(self, const Line* line):
+        if line.operation == OP_PONG:
+            self.pongs += 1
+        elif line.operation == OP_PING:
+            self.write(b"PONG\r\n")
+            self.send()
+        elif line.operation == OP_INFO:
+            self.infos.append(line.text[:line.text_size])
+            del self.infos[:-8]
+        elif line.operation == OP_MINUS_ERR:
+            self.errors.append(line.text[:line.text_size].strip(b"'"))
+            del self.errors[:-64]
+
+    def next_message(self):
+        """Wait for the next message; raises TimeoutError, ConnectionError."""
+        cdef Line line
+        cdef Argument[ARGUMENTS_MAX] arguments
+        cdef int count = 0
+        cdef Py_ssize_t used
+        while True:
+            used = self._step(&line, arguments, &count)
+            if used == 0:
+                self._fill()
+                continue
+            if line.operation == OP_MSG or line.operation == OP_HMSG:
+                message = self._message(&line, arguments, count, used)
+                self.start += used
+                return message
+            self._note(&line)
+            self.start += used
+
+    cdef _message(self, const Line* line, const Argument* arguments, int count, Py_ssize_t used):
+        cdef int64_t size = parse_size(&arguments[count - 1])
+        cdef int64_t headers = 0
+        cdef bint with_headers = line.operation == OP_HMSG
+        cdef const uint8_t* payload = self.data + self.start + used - 2 - size
+        if with_headers:
+            headers = parse_size(&arguments[count - 2])
+            if headers == SIZE_BAD or headers > size:
+                raise FormatError("a message line with a wrong header size")
+        has_reply = count == (5 if with_headers else 4)
+        return Message(
+            arguments[0].text[:arguments[0].size],
+            arguments[1].text[:arguments[1].size],
+            arguments[2].text[:arguments[2].size] if has_reply else b"",
+            payload[:headers],
+            payload[headers:size],
+        )
+
+    def count_messages(self, int64_t wanted):
+        """Wait until `wanted` messages have passed, making no object of any; for benches."""
+        cdef Line line
+        cdef Argument[ARGUMENTS_MAX] arguments
+        cdef int count = 0
+        cdef Py_ssize_t used
+        cdef int64_t seen = 0
+        while seen < wanted:
+            used = self._step(&line, arguments, &count)
+            if used == 0:
+                self._fill()
+                continue
+            if line.operation == OP_MSG or line.operation == OP_HMSG:
+                seen += 1
+            else:
+                self._note(&line)
+            self.start += used
+        return seen
+
+    def wait_pong(self, uint64_t pongs):
+        """Wait until so many PONGs have come in all; messages that come before are kept.
+
+        Gives those messages.
+        """
+        cdef Line line
+        cdef Argument[ARGUMENTS_MAX] arguments
+        cdef int count = 0
+        cdef Py_ssize_t used
+        messages = []
+        while self.pongs < pongs:
+            used = self._step(&line, arguments, &count)
+            if used == 0:
+                self._fill()
+                continue
+            if line.operation == OP_MSG or line.operation == OP_HMSG:
+                messages.append(self._message(&line, arguments, count, used))
+            else:
+                self._note(&line)
+            self.start += used
+        return messages
+
+    def wait_info(self):
+        """Wait for an INFO; gives its JSON."""
+        cdef Line line
+        cdef Argument[ARGUMENTS_MAX] arguments
+        cdef int count = 0
+        cdef Py_ssize_t used
+        while not self.infos:
+            used = self._step(&line, arguments, &count)
+            if used == 0:
+                self._fill()
+                continue
+            self._note(&line)
+            self.start += used
+        return self.infos[-1]

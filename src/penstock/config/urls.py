@@ -1,0 +1,46 @@
+"""Addresses of servers, as routes, remotes and flags give them. Pure.
+
+They come as `nats://user:password@host:port`, with other schemes, and bare as `host:port`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, unquote, urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class ServerUrl:
+    """One address taken apart; `password` is None if there is none, which "" is not."""
+
+    scheme: str
+    host: str
+    port: str
+    user: str = ""
+    password: str | None = field(default=None, repr=False)
+
+
+def parse_url(url: str) -> ServerUrl:
+    """Take an address apart; raise ValueError if it is none."""
+    text = url.strip()
+    if any(character < " " or character == "\x7f" for character in text):
+        raise ValueError("invalid control character in URL")
+    if "://" not in text:
+        text = f"nats://{text}"
+    split: SplitResult = urlsplit(text)
+    user_info, at, address = split.netloc.rpartition("@")
+    if " " in split.netloc:
+        raise ValueError("invalid character in host name")
+    host, colon, port = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        host, port = address, ""
+    elif not (port.isdecimal() or not port):
+        raise ValueError(f'invalid port ":{port}" after host')
+    user, has_password, password = user_info.partition(":")
+    return ServerUrl(
+        split.scheme,
+        host.removeprefix("[").removesuffix("]"),
+        port,
+        unquote(user) if at else "",
+        unquote(password) if has_password else None,
+    )

@@ -1,0 +1,1 @@
+"""The client protocol as bytes: no sockets, no clock, no waiting."""

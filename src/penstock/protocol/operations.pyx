@@ -1,0 +1,159 @@
+"""The lines of the client protocol: which operation it is, where its arguments are.
+
+A line is judged byte by byte as it comes: what cannot become an operation any more is refused at
+once, not at the end of the line. Operations are written in any case; arguments are separated by any
+run of spaces and tabs; a line ends with a newline, and a carriage return before it is dropped.
+
+Pure and without allocation; any thread. The connection of the server and the wire client share it.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memchr
+
+cdef enum:
+    # Longest size that is taken, in digits: below a gigabyte.
+    SIZE_DIGITS_MAX = 9
+
+
+cdef inline uint8_t lower(uint8_t byte) noexcept nogil:
+    return byte | 0x20 if 65 <= byte <= 90 else byte
+
+
+cdef int find_word(
+    const uint8_t* start, size_t available, Operation* operation, const char** word
+) noexcept nogil:
+    # 1 where the first bytes can only be one operation, 0 where more are needed, -1 where none.
+    cdef uint8_t second = lower(start[1]) if available > 1 else 0
+    word[0] = NULL
+    if start[0] == 80 or start[0] == 112:  # p
+        if available < 2:
+            return 0
+        if second == 117:
+            operation[0] = OP_PUB
+            word[0] = "pub"
+        elif second == 105:
+            operation[0] = OP_PING
+            word[0] = "ping"
+        elif second == 111:
+            operation[0] = OP_PONG
+            word[0] = "pong"
+        else:
+            return -1
+        return 1
+    if start[0] == 72 or start[0] == 104:  # h
+        if available < 2:
+            return 0
+        operation[0] = OP_HMSG if second == 109 else OP_HPUB
+        word[0] = "hmsg" if second == 109 else "hpub"
+        return 1
+    if start[0] == 77 or start[0] == 109:  # m
+        operation[0] = OP_MSG
+        word[0] = "msg"
+    elif start[0] == 83 or start[0] == 115:  # s
+        operation[0] = OP_SUB
+        word[0] = "sub"
+    elif start[0] == 85 or start[0] == 117:  # u
+        operation[0] = OP_UNSUB
+        word[0] = "unsub"
+    elif start[0] == 67 or start[0] == 99:  # c
+        operation[0] = OP_CONNECT
+        word[0] = "connect"
+    elif start[0] == 73 or start[0] == 105:  # i
+        operation[0] = OP_INFO
+        word[0] = "info"
+    elif start[0] == 43:
+        operation[0] = OP_PLUS_OK
+        word[0] = "+ok"
+    elif start[0] == 45:
+        operation[0] = OP_MINUS_ERR
+        word[0] = "-err"
+    else:
+        return -1
+    return 1
+
+
+cdef Py_ssize_t read_line(
+    const uint8_t* start, size_t available, size_t line_max, Line* line
+) noexcept nogil:
+    # The bytes of the whole line, end included; or one of LINE_*. At least one byte is there.
+    cdef const char* word
+    cdef int known = find_word(start, available, &line.operation, &word)
+    cdef size_t at = 0
+    cdef const uint8_t* newline
+    cdef const uint8_t* text
+    if known <= 0:
+        return known
+    while word[at]:
+        if at == available:
+            return LINE_SHORT
+        if lower(start[at]) != <uint8_t>word[at]:
+            return LINE_UNKNOWN
+        at += 1
+    if not (
+        line.operation == OP_PING or line.operation == OP_PONG or line.operation == OP_PLUS_OK
+    ):
+        if at == available:
+            return LINE_SHORT
+        if start[at] != 32 and start[at] != 9:
+            return LINE_UNKNOWN
+        while at < available and (start[at] == 32 or start[at] == 9):
+            at += 1
+    newline = <const uint8_t*>memchr(start + at, 10, available - at)
+    if newline == NULL:
+        return LINE_TOO_LONG if available - at > line_max + 1 else LINE_SHORT
+    text = start + at
+    line.text = text
+    line.text_size = newline - text
+    if line.text_size and newline[-1] == 13:
+        line.text_size -= 1
+    if line.text_size > line_max:
+        return LINE_TOO_LONG
+    return newline + 1 - start
+
+
+cdef int split_arguments(
+    const uint8_t* text, size_t size, Argument* arguments
+) noexcept nogil:
+    # Up to ARGUMENTS_MAX arguments; returns how many, ARGUMENTS_MAX + 1 for more.
+    cdef int count = 0
+    cdef size_t at = 0, begin
+    while at < size:
+        if text[at] == 32 or 9 <= text[at] <= 10 or text[at] == 13:
+            at += 1
+            continue
+        begin = at
+        while at < size and text[at] != 32 and text[at] != 9 and text[at] != 13:
+            at += 1
+        if count == ARGUMENTS_MAX:
+            return ARGUMENTS_MAX + 1
+        arguments[count].text = text + begin
+        arguments[count].size = <uint32_t>(at - begin)
+        count += 1
+    return count
+
+
+cdef int64_t parse_size(const Argument* argument) noexcept nogil:
+    cdef int64_t value = 0
+    cdef uint32_t at
+    if argument.size == 0 or argument.size > SIZE_DIGITS_MAX:
+        return SIZE_BAD
+    for at in range(argument.size):
+        if argument.text[at] < 48 or argument.text[at] > 57:
+            return SIZE_BAD
+        value = value * 10 + (argument.text[at] - 48)
+    return value
+
+
+cdef int put_number(uint8_t* out, uint64_t value) noexcept nogil:
+    # Decimal digits at `out` (20 at the most); returns how many.
+    cdef uint8_t[20] digits
+    cdef int count = 0, at
+    while True:
+        digits[count] = <uint8_t>(48 + value % 10)
+        count += 1
+        value //= 10
+        if value == 0:
+            break
+    for at in range(count):
+        out[at] = digits[count - 1 - at]
+    return count

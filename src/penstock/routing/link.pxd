@@ -1,0 +1,78 @@
+# The compiled half of a connection; see link.pyx.
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from penstock.protocol.operations cimport Line
+from penstock.routing.outbox cimport Outbox
+from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
+
+
+cdef class Hub:
+    # What the links of one server share.
+    cdef readonly uint64_t in_msgs
+    cdef readonly uint64_t in_bytes
+    cdef readonly uint64_t out_msgs
+    cdef readonly uint64_t out_bytes
+    cdef readonly uint64_t slow_receivers
+    cdef uint8_t* buffer
+    cdef size_t buffer_bytes
+    cdef list dirty
+    cdef uint64_t random_state
+
+    cdef uint64_t random(self) noexcept
+    cpdef flush(self)
+
+
+cdef class Link(Receiver):
+    cdef readonly Hub hub
+    cdef public Sublist sublist
+    cdef readonly Outbox out
+    # The socket, or -1 where bytes come and go through a transport.
+    cdef public int fd
+    cdef public bint closed
+    cdef public bint authorized
+    cdef public bint connected
+    cdef public bint verbose
+    cdef public bint pedantic
+    cdef public bint echo
+    cdef public bint headers
+    cdef public bint no_responders
+    # The publish goes through `publish_checked`: permissions, mappings, tracing.
+    cdef public bint checked
+    # Replies delivered to it must be noted (allow_responses).
+    cdef public bint tracks_replies
+    cdef public int64_t max_payload
+    cdef public size_t max_control_line
+    cdef public size_t max_pending
+    cdef readonly uint64_t in_msgs
+    cdef readonly uint64_t in_bytes
+    cdef readonly uint64_t out_msgs
+    cdef readonly uint64_t out_bytes
+    cdef bint is_dirty
+    cdef public bint blocked
+    cdef public bint slow
+    # A receiver of this link's last messages is far behind.
+    cdef bint stall_wanted
+    # An unfinished operation, and how many bytes it takes at least.
+    cdef uint8_t* tail
+    cdef size_t tail_used
+    cdef size_t tail_room
+    cdef size_t tail_wanted
+
+    cdef int deliver(self, Subscription subscription, const Frame* frame) except -1
+    cdef int consume(self, const uint8_t* data, size_t size) except -1
+    cdef Py_ssize_t _parse(self, const uint8_t* data, size_t size) except -2
+    cdef Py_ssize_t _publish(
+        self, const uint8_t* start, size_t available, size_t line_bytes, const Line* line,
+        bint with_headers
+    ) except -2
+    cdef int _route(self, const Frame* frame) except -1
+    cdef int _control(self, const Line* line) except -1
+    cdef int _keep_tail(self, const uint8_t* data, size_t size) except -1
+    cdef int _answer_no_responders(self, const Frame* frame) except -1
+    cdef void _mark_dirty(self)
+    cdef bint _frame_fits(self, size_t size) noexcept
+    cpdef write(self, bytes data)
+
+
+cdef int route(Hub hub, Sublist sublist, Link source, const Frame* frame) except -1

@@ -1,0 +1,582 @@
+"""The compiled half of a connection: from bytes that came in to bytes in the receivers' outboxes.
+
+`consume` walks a buffer of operations in place. A publish costs no Python call: its subject is looked
+up in the account's sublist, and the message is written into the outbox of every receiver. Everything
+else (CONNECT, SUB, UNSUB, the first PING, errors) is handed to methods that the Python half
+overrides. When a buffer is done, `Hub.flush` writes each receiver's bytes with one system call.
+
+What always holds: an outbox never grows beyond `max_pending`; a receiver that would is marked slow
+and is cut, and nobody waits for it. An operation that is not complete is kept, at most a control
+line and a payload of it.
+
+One thread: the event loop's.
+"""
+
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memmove
+
+from penstock.protocol.operations cimport (
+    ARGUMENTS_MAX, LINE_SHORT, LINE_TOO_LONG, LINE_UNKNOWN, OP_CONNECT, OP_HPUB, OP_INFO,
+    OP_MINUS_ERR, OP_PING, OP_PLUS_OK, OP_PONG, OP_PUB, OP_SUB, OP_UNSUB, SIZE_BAD, Argument, Line,
+    parse_size, put_number, read_line, split_arguments,
+)
+from penstock.routing.outbox cimport Outbox
+from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
+
+cdef extern from "sys/socket.h" nogil:
+    ssize_t c_recv "recv"(int fd, void* data, size_t size, int flags)
+    enum:
+        MSG_DONTWAIT
+
+cdef enum:
+    READ_BYTES = 131072
+    # An outbox this full is sent in the middle of a buffer, so that it stays in the caches.
+    SEND_EARLY = 262144
+    # A kept operation larger than this gives its memory back when it is done.
+    TAIL_KEPT = 16384
+
+
+cdef class Hub:
+    """What the links of one server share."""
+
+    def __cinit__(self):
+        self.buffer = <uint8_t*>malloc(READ_BYTES)
+        if self.buffer == NULL:
+            raise MemoryError
+        self.buffer_bytes = READ_BYTES
+        self.dirty = []
+
+    def __init__(self, uint64_t seed):
+        """`seed` starts the choice among queue members."""
+        self.random_state = seed | 1
+
+    def __dealloc__(self):
+        free(self.buffer)
+
+    cdef uint64_t random(self) noexcept:
+        # xorshift64*: fair enough to pick a member of a group.
+        self.random_state ^= self.random_state >> 12
+        self.random_state ^= self.random_state << 25
+        self.random_state ^= self.random_state >> 27
+        return self.random_state * 0x2545F4914F6CDD1DULL
+
+    def publish(self, Sublist sublist not None, bytes subject not None, bytes reply,
+                bytes headers not None, bytes body not None):
+        """Route a message of the server's own; give how many took it. `flush` sends it."""
+        cdef bytes payload = headers + body if headers else body
+        cdef Frame frame
+        frame.subject = subject
+        frame.subject_size = len(subject)
+        frame.reply = NULL
+        frame.reply_size = 0
+        if reply is not None:
+            frame.reply = reply
+            frame.reply_size = len(reply)
+        frame.payload = payload
+        frame.payload_size = len(payload)
+        frame.headers_size = len(headers)
+        return route(self, sublist, None, &frame)
+
+    cpdef flush(self):
+        """Send what was gathered for every receiver, one system call each."""
+        cdef Link link
+        cdef list dirty = self.dirty
+        cdef Py_ssize_t left
+        if not dirty:
+            return
+        self.dirty = []
+        for link in dirty:
+            link.is_dirty = False
+            if link.slow:
+                link.on_slow()
+                continue
+            if link.closed or link.blocked:
+                continue
+            if link.fd < 0:
+                link.drain()
+                continue
+            left = link.out.send(link.fd)
+            if left < 0:
+                link.on_lost()
+            elif left > 0:
+                link.blocked = True
+                link.on_blocked()
+
+
+cdef class Link(Receiver):
+    """The compiled half of a connection; see the module."""
+
+    def __init__(self, Hub hub not None, int fd):
+        self.hub = hub
+        self.fd = fd
+        self.out = Outbox()
+        self.verbose = self.pedantic = self.echo = True
+        self.max_payload = 1048576
+        self.max_control_line = 4096
+        self.max_pending = 67108864
+
+    def __dealloc__(self):
+        free(self.tail)
+
+    # What the Python half does
+
+    def on_connect(self, bytes text):
+        """CONNECT came; `text` is its JSON."""
+
+    def on_subscribe(self, bytes subject, bytes queue, bytes sid):
+        """SUB came; `queue` is None for a plain one."""
+
+    def on_unsubscribe(self, bytes sid, int64_t max_messages):
+        """UNSUB came; `max_messages` is -1 for at once."""
+
+    def on_ping(self):
+        """PING came."""
+
+    def on_pong(self):
+        """PONG came."""
+
+    def on_client_error(self, bytes text):
+        """-ERR came."""
+
+    def on_violation(self, str kind, str text):
+        """The protocol was broken; `text` is for the client, empty for nothing to say."""
+
+    def on_end(self):
+        """The other side closed."""
+
+    def on_lost(self):
+        """The connection broke."""
+
+    def on_slow(self):
+        """More waits for this receiver than it may have."""
+
+    def on_blocked(self):
+        """The socket takes no more: send the rest when it does."""
+
+    def on_auto_unsubscribed(self, Subscription subscription):
+        """A subscription has had its last message."""
+
+    def on_reply_delivered(self, bytes reply):
+        """A message with this reply subject was delivered, and replies are tracked."""
+
+    def on_stall(self):
+        """A receiver is far behind what this link publishes: read no more for a moment."""
+
+    def drain(self):
+        """Send what waits, through a transport."""
+
+    def may_publish(self, bytes subject, bytes reply):
+        """Decide on a checked publish: the subject to go on with, or None for no."""
+        return subject
+
+    # Coming in
+
+    def on_readable(self):
+        """Read what the socket has, route it, and send what came of it."""
+        cdef ssize_t got
+        cdef int turns = 0
+        while not self.closed and turns < 4:
+            got = c_recv(self.fd, self.hub.buffer, self.hub.buffer_bytes, MSG_DONTWAIT)
+            if got < 0:
+                if errno == EINTR:
+                    continue
+                if errno != EAGAIN:
+                    self.on_lost()
+                break
+            if got == 0:
+                self.on_end()
+                break
+            self.consume(self.hub.buffer, got)
+            turns += 1
+            if <size_t>got < self.hub.buffer_bytes:
+                break
+        self.hub.flush()
+        if self.stall_wanted:
+            self.stall_wanted = False
+            if not self.closed:
+                self.on_stall()
+
+    def feed(self, const uint8_t[::1] data not None):
+        """Take bytes that came through a transport."""
+        if data.shape[0] and not self.closed:
+            self.consume(&data[0], data.shape[0])
+        self.hub.flush()
+
+    cdef int consume(self, const uint8_t* data, size_t size) except -1:
+        cdef Py_ssize_t used
+        if self.tail_used == 0:
+            used = self._parse(data, size)
+            if not self.closed and <size_t>used < size:
+                self._keep_tail(data + used, size - used)
+            return 0
+        self._keep_tail(data, size)
+        if self.tail_used < self.tail_wanted:
+            return 0
+        used = self._parse(self.tail, self.tail_used)
+        self.tail_used -= used
+        if self.tail_used:
+            memmove(self.tail, self.tail + used, self.tail_used)
+        elif self.tail_room > TAIL_KEPT:
+            free(self.tail)
+            self.tail = NULL
+            self.tail_room = 0
+        return 0
+
+    cdef int _keep_tail(self, const uint8_t* data, size_t size) except -1:
+        cdef size_t room = self.tail_room if self.tail_room else 512
+        cdef uint8_t* grown
+        if self.tail_used + size > self.tail_room:
+            while room < self.tail_used + size or room < self.tail_wanted:
+                room *= 2
+            grown = <uint8_t*>realloc(self.tail, room)
+            if grown == NULL:
+                raise MemoryError
+            self.tail = grown
+            self.tail_room = room
+        memcpy(self.tail + self.tail_used, data, size)
+        self.tail_used += size
+        return 0
+
+    cdef Py_ssize_t _parse(self, const uint8_t* data, size_t size) except -2:
+        # How many bytes were used; the rest is an operation that is not complete.
+        cdef size_t at = 0
+        cdef Py_ssize_t line_bytes, used
+        cdef Line line
+        self.tail_wanted = 0
+        while at < size and not self.closed:
+            if not self.authorized and data[at] != 67 and data[at] != 99:
+                self.on_violation("authorization", "Authorization Violation")
+                return size
+            line_bytes = read_line(data + at, size - at, self.max_control_line, &line)
+            if line_bytes == LINE_SHORT:
+                return at
+            if line_bytes == LINE_UNKNOWN:
+                self.on_violation("parse", "Unknown Protocol Operation")
+                return size
+            if line_bytes == LINE_TOO_LONG:
+                self.on_violation("control line", "maximum control line exceeded")
+                return size
+            if line.operation == OP_PUB or line.operation == OP_HPUB:
+                used = self._publish(
+                    data + at, size - at, line_bytes, &line, line.operation == OP_HPUB
+                )
+                if used == 0:
+                    return at
+                if used < 0:
+                    return size
+                at += used
+                continue
+            self._control(&line)
+            at += line_bytes
+        return at
+
+    cdef Py_ssize_t _publish(
+        self, const uint8_t* start, size_t available, size_t line_bytes, const Line* line,
+        bint with_headers
+    ) except -2:
+        # The bytes of the whole publish; 0 where more must come; -1 where the link was closed.
+        cdef Argument[ARGUMENTS_MAX] arguments
+        cdef int count = split_arguments(line.text, line.text_size, arguments)
+        cdef int sizes = 2 if with_headers else 1
+        cdef int64_t size, headers = 0
+        cdef size_t whole
+        cdef Frame frame
+        if with_headers and not self.headers:
+            self.on_violation("headers", "")
+            return -1
+        if count < 1 + sizes or count > 2 + sizes:
+            self.on_violation("arguments", "")
+            return -1
+        size = parse_size(&arguments[count - 1])
+        if with_headers:
+            headers = parse_size(&arguments[count - 2])
+        if size == SIZE_BAD or headers == SIZE_BAD or headers > size:
+            self.on_violation("size", "")
+            return -1
+        if 0 <= self.max_payload < size:
+            self.on_violation("payload", "Maximum Payload Violation")
+            return -1
+        whole = line_bytes + <size_t>size + 2
+        if available < whole:
+            self.tail_wanted = whole
+            # Bytes that cannot be the end of a payload are refused as soon as they are seen.
+            return 0
+        if start[whole - 2] != 13 or start[whole - 1] != 10:
+            self.on_violation("parse", "Unknown Protocol Operation")
+            return -1
+        frame.subject = arguments[0].text
+        frame.subject_size = arguments[0].size
+        frame.reply = arguments[1].text
+        frame.reply_size = arguments[1].size if count == 2 + sizes else 0
+        frame.payload = start + line_bytes
+        frame.payload_size = <size_t>size
+        frame.headers_size = <size_t>headers
+        self.in_msgs += 1
+        self.in_bytes += size
+        self.hub.in_msgs += 1
+        self.hub.in_bytes += size
+        self._route(&frame)
+        return whole
+
+    cdef int _route(self, const Frame* frame) except -1:
+        cdef bytes subject
+        cdef Frame mapped
+        if self.checked or self.pedantic or _is_reserved(frame):
+            reply = frame.reply[:frame.reply_size] if frame.reply_size else None
+            subject = self.may_publish(frame.subject[:frame.subject_size], reply)
+            if subject is None:
+                return 0
+            mapped = frame[0]
+            mapped.subject = subject
+            mapped.subject_size = len(subject)
+            if self.verbose:
+                self.write(b"+OK\r\n")
+            if not route(self.hub, self.sublist, self, &mapped):
+                self._answer_no_responders(&mapped)
+            return 0
+        if self.verbose:
+            self.write(b"+OK\r\n")
+        if not route(self.hub, self.sublist, self, frame):
+            self._answer_no_responders(frame)
+        return 0
+
+    cdef int _answer_no_responders(self, const Frame* frame) except -1:
+        # Nobody got a request: its sender is told, on its own subscription to the reply.
+        cdef Subscription subscription
+        cdef Matches found
+        if not self.no_responders or not frame.reply_size:
+            return 0
+        found = self.sublist.match(frame.reply, frame.reply_size)
+        for subscription in found.plain:
+            if subscription.receiver is self and not subscription.closed:
+                subject = frame.subject[:frame.subject_size]
+                size = b"%d" % (32 + frame.subject_size)
+                self.write(b"".join((
+                    b"HMSG ", frame.reply[:frame.reply_size], b" ", subscription.sid, b" ", size,
+                    b" ", size, b"\r\nNATS/1.0 503\r\nNats-Subject: ", subject, b"\r\n\r\n\r\n",
+                )))
+                return 0
+        return 0
+
+    cdef int _control(self, const Line* line) except -1:
+        cdef Argument[ARGUMENTS_MAX] arguments
+        cdef int count
+        if line.operation == OP_PING:
+            self.on_ping()
+        elif line.operation == OP_PONG:
+            self.on_pong()
+        elif line.operation == OP_CONNECT:
+            self.on_connect(line.text[:line.text_size])
+        elif line.operation == OP_SUB:
+            count = split_arguments(line.text, line.text_size, arguments)
+            if count == 2 or count == 3:
+                self.on_subscribe(
+                    arguments[0].text[:arguments[0].size],
+                    arguments[1].text[:arguments[1].size] if count == 3 else None,
+                    arguments[count - 1].text[:arguments[count - 1].size],
+                )
+            else:
+                self.on_violation("arguments", "")
+        elif line.operation == OP_UNSUB:
+            count = split_arguments(line.text, line.text_size, arguments)
+            if count == 1 or count == 2:
+                self.on_unsubscribe(
+                    arguments[0].text[:arguments[0].size],
+                    parse_size(&arguments[1]) if count == 2 else -1,
+                )
+            else:
+                self.on_violation("arguments", "")
+        elif line.operation == OP_MINUS_ERR:
+            self.on_client_error(line.text[:line.text_size])
+        elif line.operation == OP_PLUS_OK or line.operation == OP_INFO:
+            pass
+        else:
+            self.on_violation("parse", "Unknown Protocol Operation")
+        return 0
+
+    # Going out
+
+    cdef void _mark_dirty(self):
+        if not self.is_dirty:
+            self.is_dirty = True
+            self.hub.dirty.append(self)
+
+    cdef bint _frame_fits(self, size_t size) noexcept:
+        if self.out.pending() + size > self.max_pending:
+            self.slow = True
+            return False
+        return True
+
+    cpdef write(self, bytes data):
+        """Put protocol bytes into the outbox; they go with the next flush."""
+        if self.closed or self.slow:
+            return
+        self._mark_dirty()
+        if self._frame_fits(len(data)):
+            self.out.put(<const char*>data, len(data))
+
+    def send_waiting(self):
+        """Send what waits; True where nothing is left. For when the socket takes more again."""
+        cdef Py_ssize_t left = self.out.send(self.fd)
+        if left < 0:
+            self.on_lost()
+            return True
+        self.blocked = left > 0
+        return left == 0
+
+    def send_waiting_once(self):
+        """Send what the socket takes right now, whatever becomes of the rest."""
+        self.out.send(self.fd)
+
+    cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
+        # Write the message as this receiver shall see it; 1 where it was taken.
+        cdef bint with_headers = frame.headers_size > 0 and self.headers
+        cdef size_t skipped = 0 if with_headers or not frame.headers_size else frame.headers_size
+        cdef size_t body = frame.payload_size - skipped
+        cdef size_t sid_size = len(subscription.sid)
+        cdef uint8_t* out
+        cdef uint8_t* p
+        if self.closed or self.slow:
+            return 0
+        self._mark_dirty()
+        # The operation, three spaces, two numbers and two line ends take less than 64 bytes.
+        if not self._frame_fits(frame.subject_size + sid_size + frame.reply_size + body + 64):
+            return 0
+        out = self.out.reserve(frame.subject_size + sid_size + frame.reply_size + body + 64)
+        p = out
+        if with_headers:
+            memcpy(p, <const char*>b"HMSG ", 5)
+            p += 5
+        else:
+            memcpy(p, <const char*>b"MSG ", 4)
+            p += 4
+        memcpy(p, frame.subject, frame.subject_size)
+        p += frame.subject_size
+        p[0] = 32
+        p += 1
+        memcpy(p, <const char*>subscription.sid, sid_size)
+        p += sid_size
+        p[0] = 32
+        p += 1
+        if frame.reply_size:
+            memcpy(p, frame.reply, frame.reply_size)
+            p += frame.reply_size
+            p[0] = 32
+            p += 1
+        if with_headers:
+            p += put_number(p, frame.headers_size)
+            p[0] = 32
+            p += 1
+        p += put_number(p, body)
+        p[0] = 13
+        p[1] = 10
+        p += 2
+        memcpy(p, frame.payload + skipped, body)
+        p += body
+        p[0] = 13
+        p[1] = 10
+        p += 2
+        self.out.end += p - out
+        self.out_msgs += 1
+        self.out_bytes += body
+        self.hub.out_msgs += 1
+        self.hub.out_bytes += body
+        if self.tracks_replies and frame.reply_size:
+            self.on_reply_delivered(frame.reply[:frame.reply_size])
+        if self.out.pending() > SEND_EARLY and not self.blocked and self.fd >= 0:
+            if self.out.send(self.fd) > 0:
+                self.blocked = True
+                self.on_blocked()
+        return 1
+
+    def count_in(self, uint64_t size):
+        """Count a message that came another way."""
+        self.in_msgs += 1
+        self.in_bytes += size
+
+
+cdef inline bint _begins(const uint8_t* text, size_t size, const char* start, size_t length) noexcept:
+    return size >= length and memcmp(text, start, length) == 0
+
+
+cdef bint _is_reserved(const Frame* frame) noexcept:
+    # Subjects and replies that belong to servers: the Python half decides on these.
+    if frame.subject[0] == 36 or frame.subject[0] == 95:
+        if _begins(frame.subject, frame.subject_size, "$NRG.", 5):
+            return True
+        if _begins(frame.subject, frame.subject_size, "_GR_.", 5):
+            return True
+    if frame.reply_size and (frame.reply[0] == 36 or frame.reply[0] == 95):
+        return (
+            _begins(frame.reply, frame.reply_size, "$JS.ACK.", 8)
+            or _begins(frame.reply, frame.reply_size, "_R_.", 4)
+            or _begins(frame.reply, frame.reply_size, "_GR_.", 5)
+        )
+    return False
+
+
+cdef class Service(Receiver):
+    """A part of the server that answers on a subject: each message is one Python call."""
+
+    cdef object callback
+
+    def __init__(self, callback):
+        """`callback(subject, reply, headers, body)`; reply is None where none was given."""
+        self.callback = callback
+
+    cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
+        self.callback(
+            frame.subject[:frame.subject_size],
+            frame.reply[:frame.reply_size] if frame.reply_size else None,
+            frame.payload[:frame.headers_size],
+            frame.payload[frame.headers_size:frame.payload_size],
+        )
+        return 1
+
+    def on_auto_unsubscribed(self, Subscription subscription):
+        """Services do not end by themselves."""
+
+
+cdef int _offer(Hub hub, Link source, Subscription subscription, const Frame* frame) except -1:
+    # Deliver to one subscription, minding echo, denials and its end; 1 where it was taken.
+    cdef Receiver receiver = subscription.receiver
+    cdef Link link
+    if subscription.closed or (receiver is source and source is not None and not source.echo):
+        return 0
+    if subscription.deny is not None and (
+        subscription.deny.matches_raw(frame.subject, frame.subject_size)
+    ):
+        return 0
+    subscription.delivered += 1
+    if subscription.max_messages and subscription.delivered > subscription.max_messages:
+        return 0
+    if not receiver.deliver(subscription, frame):
+        return 0
+    if subscription.max_messages and subscription.delivered == subscription.max_messages:
+        (<object>receiver).on_auto_unsubscribed(subscription)
+    if source is not None and isinstance(receiver, Link):
+        link = <Link>receiver
+        if link.blocked and link.out.pending() * 4 > link.max_pending * 3:
+            source.stall_wanted = True
+    return 1
+
+
+cdef int route(Hub hub, Sublist sublist, Link source, const Frame* frame) except -1:
+    # Deliver to every plain subscription and to one member of each queue group; how many took it.
+    cdef Matches found = sublist.match(frame.subject, frame.subject_size)
+    cdef list members
+    cdef Py_ssize_t place, count, first
+    cdef int taken = 0
+    for place in range(len(found.plain)):
+        taken += _offer(hub, source, <Subscription>found.plain[place], frame)
+    for members in found.queues:
+        count = len(members)
+        first = <Py_ssize_t>(hub.random() % <uint64_t>count) if count > 1 else 0
+        for place in range(count):
+            # A member that cannot take it passes it on to the next.
+            if _offer(hub, source, <Subscription>members[(first + place) % count], frame):
+                taken += 1
+                break
+    return taken

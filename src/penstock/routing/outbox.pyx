@@ -1,0 +1,104 @@
+"""Bytes waiting to be sent to one receiver: one growing buffer, sent from its front.
+
+An empty outbox holds no memory beyond a small buffer. The limit is the owner's: whoever appends
+asks `pending` first.
+
+One thread: the event loop's.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport uint8_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memmove
+
+cdef extern from "sys/socket.h" nogil:
+    ssize_t c_send "send"(int fd, const void* data, size_t size, int flags)
+    enum:
+        MSG_DONTWAIT
+        MSG_NOSIGNAL
+
+cdef enum:
+    ROOM_START = 4096
+    # A buffer that grew beyond this is given back when it runs empty.
+    ROOM_KEPT = 65536
+
+
+cdef class Outbox:
+    """Bytes waiting for one receiver."""
+
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef size_t pending(self) noexcept nogil:
+        return self.end - self.start
+
+    cdef uint8_t* reserve(self, size_t more) except NULL:
+        # Room for `more` bytes at the end; the caller moves `end` when it has filled them.
+        cdef size_t room
+        cdef uint8_t* grown
+        if self.end + more <= self.room:
+            return self.data + self.end
+        if self.start:
+            memmove(self.data, self.data + self.start, self.end - self.start)
+            self.end -= self.start
+            self.start = 0
+            if self.end + more <= self.room:
+                return self.data + self.end
+        room = self.room * 2 if self.room else ROOM_START
+        while room < self.end + more:
+            room *= 2
+        grown = <uint8_t*>realloc(self.data, room)
+        if grown == NULL:
+            raise MemoryError
+        self.data = grown
+        self.room = room
+        return self.data + self.end
+
+    cdef int put(self, const void* data, size_t size) except -1:
+        memcpy(self.reserve(size), data, size)
+        self.end += size
+        return 0
+
+    cdef Py_ssize_t send(self, int fd) noexcept nogil:
+        # Send what the socket takes: the bytes left over, or -1 where the connection is gone.
+        cdef ssize_t sent
+        while self.start < self.end:
+            sent = c_send(
+                fd, self.data + self.start, self.end - self.start, MSG_DONTWAIT | MSG_NOSIGNAL
+            )
+            if sent < 0:
+                if errno == EINTR:
+                    continue
+                if errno == EAGAIN:
+                    return self.end - self.start
+                return -1
+            self.start += sent
+        self.start = self.end = 0
+        if self.room > ROOM_KEPT:
+            self.release()
+        return 0
+
+    cdef void release(self) noexcept nogil:
+        free(self.data)
+        self.data = NULL
+        self.start = self.end = self.room = 0
+
+    def append(self, bytes data not None):
+        """Add bytes."""
+        self.put(<const char*>data, len(data))
+
+    def send_to(self, int fd):
+        """Send what a socket takes: the bytes left over, or -1 where it is gone."""
+        return self.send(fd)
+
+    def take(self):
+        """Give everything that waits, and be empty."""
+        taken = PyBytes_FromStringAndSize(<char*>self.data + self.start, self.end - self.start)
+        self.start = self.end = 0
+        if self.room > ROOM_KEPT:
+            self.release()
+        return taken
+
+    def __len__(self):
+        return self.pending()

@@ -1,0 +1,218 @@
+"""The functions that a transform's destination may use, one token each; see `transforms`.
+
+What always holds: a piece that was parsed renders for every subject that has the source's tokens.
+
+Pure: chance is an argument.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from penstock.errors import UsageError
+
+RandomBelow = Callable[[int], int]
+"""Gives a random number from 0 to below its argument."""
+
+_FUNCTION = re.compile(
+    r"\{\{[\t\n\f\r ]*([pP]artition|[wW]ildcard|[sS]plit[fF]rom[lL]eft|[sS]plit[fF]rom[rR]ight"
+    r"|[sS]lice[fF]rom[lL]eft|[sS]lice[fF]rom[rR]ight|[sS]plit|[lL]eft|[rR]ight|[rR]andom)"
+    r"[\t\n\f\r ]*\((.*)\)[\t\n\f\r ]*\}\}"
+)
+_COMMA = re.compile(r",[\t\n\f\r ]*")
+_NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+_INT32_MAX = 2**31 - 1
+_INT64_MAX = 2**63 - 1
+_FNV_START = 2166136261
+_FNV_PRIME = 16777619
+
+
+class Function(Enum):
+    """What a token of a destination does; the value is its name in lower case."""
+
+    LITERAL = ""
+    WILDCARD = "wildcard"
+    PARTITION = "partition"
+    SPLIT = "split"
+    SPLIT_FROM_LEFT = "splitfromleft"
+    SPLIT_FROM_RIGHT = "splitfromright"
+    SLICE_FROM_LEFT = "slicefromleft"
+    SLICE_FROM_RIGHT = "slicefromright"
+    LEFT = "left"
+    RIGHT = "right"
+    RANDOM = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One token of a destination: `text` is it, or the separator of a split."""
+
+    function: Function
+    text: bytes = b""
+    # Places of tokens in the source.
+    places: tuple[int, ...] = field(default=())
+    number: int = 0
+
+    @property
+    def is_constant(self) -> bool:
+        """Tell whether it is the same for every subject."""
+        return self.function is Function.LITERAL
+
+    def render(self, tokens: Sequence[bytes], random_below: RandomBelow) -> bytes:
+        """Give what stands in its place for a subject's tokens."""
+        function = self.function
+        if function is Function.LITERAL:
+            return self.text
+        if function is Function.RANDOM:
+            return b"%d" % (random_below(abs(self.number)) if self.number else 0)
+        if function is Function.PARTITION:
+            chosen = [tokens[place] for place in self.places]
+            key = b"".join(chosen) if chosen else b".".join(tokens)
+            # The count is an unsigned number of 32 bits, whatever was written.
+            return b"%d" % (fnv1a(key) % (self.number & 0xFFFFFFFF) if self.number else 0)
+        token = tokens[self.places[0]]
+        if function is Function.WILDCARD:
+            return token
+        if function is Function.SPLIT:
+            return _split(token, self.text)
+        if not 0 < self.number < len(token):
+            # Too short to be cut there.
+            return token
+        return b".".join(_cut(function, token, self.number))
+
+
+def fnv1a(data: bytes) -> int:
+    """Give the 32-bit FNV-1a hash."""
+    value = _FNV_START
+    for byte in data:
+        value = (value ^ byte) * _FNV_PRIME & 0xFFFFFFFF
+    return value
+
+
+def _cut(function: Function, token: bytes, size: int) -> list[bytes]:
+    if function is Function.LEFT:
+        return [token[:size]]
+    if function is Function.RIGHT:
+        return [token[-size:]]
+    if function is Function.SPLIT_FROM_LEFT:
+        return [token[:size], token[size:]]
+    if function is Function.SPLIT_FROM_RIGHT:
+        return [token[:-size], token[-size:]]
+    first = len(token) % size if function is Function.SLICE_FROM_RIGHT else 0
+    pieces = [token[place : place + size] for place in range(first, len(token), size)]
+    return [token[:first], *pieces] if first else pieces
+
+
+def _split(token: bytes, separator: bytes) -> bytes:
+    if not separator:
+        # Between all characters, of which one may have several bytes.
+        characters = token.decode("utf-8", "surrogateescape")
+        return b".".join(each.encode("utf-8", "surrogateescape") for each in characters)
+    parts = token.split(separator)
+    text = b""
+    for place, part in enumerate(parts):
+        text += part
+        following = parts[place + 1] if place + 1 < len(parts) else b""
+        if following and not (place == 0 and not part):
+            text += b"."
+    return text
+
+
+def parse_token(token: str, wildcards: Sequence[int] | None) -> Piece:
+    """Read one token of a destination.
+
+    `wildcards` are the places of `*` in the source, None for a source without any wildcard. Raises
+    UsageError.
+    """
+    if len(token) > 1 and token.startswith("$"):
+        number = _find_number(token[1:], _INT64_MAX)
+        if number is None:
+            return Piece(Function.LITERAL, encoded(token))
+        return Piece(Function.WILDCARD, places=_places(token, [number], wildcards))
+    if not is_function(token):
+        return Piece(Function.LITERAL, encoded(token))
+    found = _FUNCTION.search(token)
+    if found is None:
+        raise _bad(token, "unknown function")
+    function = Function(found[1].lower())
+    arguments = _COMMA.split(found[2])
+    if function in (Function.PARTITION, Function.RANDOM):
+        return _parse_counted(token, function, arguments, wildcards)
+    return _parse_indexed(token, function, arguments, wildcards)
+
+
+def is_function(token: str) -> bool:
+    """Tell whether a token is meant to be a function."""
+    return len(token) > 4 and token.startswith("{{") and token.endswith("}}")
+
+
+def encoded(text: str) -> bytes:
+    """Give configured text as it is on the wire, bytes that are no text included."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _parse_counted(
+    token: str, function: Function, arguments: list[str], wildcards: Sequence[int] | None
+) -> Piece:
+    if function is Function.RANDOM and len(arguments) != 1:
+        raise _bad(token, "not enough arguments passed to the function")
+    numbers = [_find_number(argument, _INT64_MAX) for argument in arguments]
+    given = [number for number in numbers if number is not None]
+    if len(given) != len(numbers) or given[0] > _INT32_MAX:
+        raise _bad(token, "function argument is invalid or in the wrong format")
+    # For a source without a wildcard, a partition is always one of the whole subject.
+    indexes = [] if wildcards is None else given[1:]
+    return Piece(function, places=_places(token, indexes, wildcards), number=_as_int32(given[0]))
+
+
+def _parse_indexed(
+    token: str, function: Function, arguments: list[str], wildcards: Sequence[int] | None
+) -> Piece:
+    wanted = 1 if function is Function.WILDCARD else 2
+    if len(arguments) < wanted or arguments == [""]:
+        raise _bad(token, "not enough arguments passed to the function")
+    if len(arguments) > wanted:
+        raise _bad(token, "too many arguments passed to the function")
+    index = _find_number(arguments[0], _INT64_MAX)
+    number: int | None = 0
+    text = b""
+    if function is Function.SPLIT:
+        text = encoded(arguments[1])
+        number = None if " " in arguments[1] else 0
+    elif wanted == 2:
+        number = _find_number(arguments[1], _INT32_MAX)
+    if index is None or number is None:
+        raise _bad(token, "function argument is invalid or in the wrong format")
+    return Piece(function, text, _places(token, [index], wildcards), number)
+
+
+def _places(token: str, indexes: list[int], wildcards: Sequence[int] | None) -> tuple[int, ...]:
+    if not indexes:
+        return ()
+    if wildcards is None:
+        raise _bad(token, "wildcard index out of range")
+    for index in indexes:
+        if index > len(wildcards):
+            raise _bad(f"{token}: [{index}]", "wildcard index out of range")
+    # Numbers below 1 stand for the first token: so they do in the reference server.
+    return tuple(wildcards[index - 1] if index > 0 else 0 for index in indexes)
+
+
+def _find_number(text: str, number_max: int) -> int | None:
+    found = _NUMBER.fullmatch(text.strip(" "))
+    if found is None or len(found[0]) > 20:
+        return None
+    number = int(found[0])
+    return number if -number_max - 1 <= number <= number_max else None
+
+
+def _as_int32(number: int) -> int:
+    return (number + 2**31) % 2**32 - 2**31
+
+
+def _bad(token: str, reason: str) -> UsageError:
+    return UsageError(f"invalid mapping destination: {reason} in {token}")

@@ -1,0 +1,288 @@
+"""Subject mappings: one subject turned into another before a message is routed.
+
+A transform has a source pattern and a destination. In the destination `$1` or `{{wildcard(1)}}`
+stands for what the first `*` of the source matched, a last `>` for the rest, and these functions of
+wildcards (by number, from 1) for one token or several:
+
+    {{partition(n, w, ...)}}   FNV-1a of the tokens, modulo n; of the whole subject without any
+    {{split(w, separator)}}    the token cut at each separator
+    {{splitFromLeft(w, k)}}    cut in two after k bytes; splitFromRight counts from the end
+    {{sliceFromLeft(w, k)}}    cut into pieces of k bytes; sliceFromRight has the short piece first
+    {{left(w, k)}}             its first k bytes; right its last
+    {{random(n)}}              a number below n
+
+An account's mappings give each source destinations with weights in percent, for all clusters or
+for one by name; what is left of 100 keeps the original subject, unless the source itself is among
+the destinations: then it is lost on purpose.
+
+What always holds: a transform that was built can be applied to every subject that its source
+matches. Errors carry the reference server's words.
+
+Pure: chance is an argument. `SubjectMappings` belongs to the event loop's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.errors import UsageError
+from penstock.limits import MAPPED_SUBJECTS_MAX, MAPPING_DESTINATIONS_MAX
+from penstock.routing.transform_functions import (
+    Function,
+    Piece,
+    RandomBelow,
+    encoded,
+    is_function,
+    parse_token,
+)
+from penstock.subjects import is_literal, is_valid_subject
+
+_WHITE = frozenset("\t\n\f\r ")
+
+
+class SubjectTransform:
+    """One source and one destination; see the module.
+
+    Raises UsageError where the destination does not fit the source. A `reversible` transform may
+    use nothing but wildcards, and must use them all.
+    """
+
+    def __init__(self, source: str, destination: str, *, reversible: bool = False) -> None:
+        self.source = source or ">"
+        self.destination = destination
+        self._wanted = encoded(self.source).split(b".")
+        self._takes_rest = self._wanted[-1] == b">"
+        _check_destination(destination)
+        self._check_wildcards()
+        places = [place for place, token in enumerate(self._wanted) if token == b"*"]
+        wildcards = places if places or self._takes_rest else None
+        tokens = destination.split(".")
+        pieces = [parse_token(token, wildcards) for token in tokens]
+        if reversible:
+            _check_reversible(tokens, pieces, len(places))
+        if self._takes_rest:
+            # The last token of the destination is `>`, too.
+            pieces.pop()
+        self._pieces = pieces
+        self._is_constant = not self._takes_rest and all(each.is_constant for each in pieces)
+
+    def _check_wildcards(self) -> None:
+        tokens = self.destination.split(".")
+        fits = "*" not in tokens and (tokens[-1] == ">") == self._takes_rest
+        if not fits or not is_valid_subject(encoded(self.source)):
+            raise UsageError("invalid subject")
+
+    def __repr__(self) -> str:
+        return f"SubjectTransform({self.source!r}, {self.destination!r})"
+
+    def selects(self, tokens: Sequence[bytes]) -> bool:
+        """Tell whether the source matches a subject's tokens.
+
+        A wildcard token in the subject is matched by the same or a wider wildcard only, and `*`
+        does not match an empty token.
+        """
+        for place, wanted in enumerate(self._wanted):
+            if place >= len(tokens):
+                return False
+            if wanted == b">" and self._takes_rest:
+                return True
+            found = tokens[place]
+            if wanted == b"*":
+                if found in (b"", b">"):
+                    return False
+            elif wanted != found:
+                return False
+        return len(tokens) == len(self._wanted)
+
+    def apply(self, tokens: Sequence[bytes], random_below: RandomBelow) -> bytes:
+        """Give the new subject for tokens that the source matches."""
+        if self._is_constant:
+            return encoded(self.destination)
+        parts = [each.render(tokens, random_below) for each in self._pieces]
+        if self._takes_rest:
+            parts += tokens[len(self._wanted) - 1 :]
+        return b".".join(parts)
+
+    def find(self, subject: bytes, random_below: RandomBelow) -> bytes | None:
+        """Give the new subject; None where the source does not match a literal `subject`."""
+        tokens = subject.split(b".")
+        if b"" in tokens or not is_literal(subject) or not self.selects(tokens):
+            return None
+        return self.apply(tokens, random_below)
+
+
+class DestinationOptions(Protocol):
+    """Where a mapping leads, as a configuration states it."""
+
+    @property
+    def subject(self) -> str:
+        """The destination of a transform."""
+        ...
+
+    @property
+    def weight(self) -> int:
+        """How many of a hundred messages go there."""
+        ...
+
+    @property
+    def cluster(self) -> str:
+        """The only cluster in which it counts; empty for all that have none of their own."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a mapping leads; see `DestinationOptions`."""
+
+    subject: str
+    weight: int = 100
+    cluster: str = ""
+
+
+class _Mapping:
+    """One source with the destinations that are good in this server's cluster."""
+
+    __slots__ = ("_choices", "destinations", "source")
+
+    def __init__(
+        self, source: str, destinations: Sequence[DestinationOptions], cluster: str
+    ) -> None:
+        _check_weights(destinations)
+        self.source = SubjectTransform(source, _as_destination(source))
+        self.destinations = tuple(
+            Destination(each.subject, each.weight, each.cluster) for each in destinations
+        )
+        everywhere: list[tuple[int, SubjectTransform]] = []
+        here: list[tuple[int, SubjectTransform]] = []
+        for each in destinations:
+            # Those for other clusters are built, too, so that their errors show everywhere.
+            transform = SubjectTransform(source, each.subject)
+            if not each.cluster:
+                everywhere.append((each.weight, transform))
+            elif each.cluster == cluster:
+                here.append((each.weight, transform))
+        self._choices = self._weighed(here or everywhere)
+
+    def _weighed(
+        self, chosen: list[tuple[int, SubjectTransform]]
+    ) -> list[tuple[int, SubjectTransform]]:
+        """Give each with the sum of the weights up to it and its own."""
+        total = sum(weight for weight, _ in chosen)
+        names_source = any(each.subject == self.source.source for each in self.destinations)
+        if total != 100 and not names_source:
+            chosen = [*chosen, (100 - total, self.source)]
+        ends: list[tuple[int, SubjectTransform]] = []
+        for weight, transform in chosen:
+            ends.append((weight + (ends[-1][0] if ends else 0), transform))
+        return ends
+
+    def map(self, tokens: Sequence[bytes], random_below: RandomBelow) -> bytes:
+        """Give the new subject; empty where the message is to be lost."""
+        choices = self._choices
+        drawn = 0 if len(choices) == 1 and choices[0][0] == 100 else random_below(100)
+        for end, transform in choices:
+            if drawn < end:
+                return transform.apply(tokens, random_below)
+        return b""
+
+
+class SubjectMappings:
+    """The mappings of one account: the first one whose source matches decides; see the module.
+
+    `cluster` is the name of the server's own cluster, or empty. Raises UsageError.
+    """
+
+    def __init__(
+        self,
+        mappings: Mapping[str, Sequence[DestinationOptions]],
+        *,
+        random_below: RandomBelow,
+        cluster: str = "",
+    ) -> None:
+        self._random_below = random_below
+        self._mappings = {
+            source: _Mapping(source, destinations, cluster)
+            for source, destinations in mappings.items()
+        }
+        self._found: dict[bytes, tuple[_Mapping, list[bytes]] | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._mappings)
+
+    def describe(self) -> dict[str, tuple[Destination, ...]]:
+        """Give the sources with their destinations, as they were declared."""
+        return {source: mapping.destinations for source, mapping in self._mappings.items()}
+
+    def map(self, subject: bytes) -> bytes:
+        """Give the subject that a message to `subject` goes on with.
+
+        Empty where the weights say that it is lost: an empty subject reaches nobody.
+        """
+        try:
+            found = self._found[subject]
+        except KeyError:
+            found = self._remember(subject)
+        return subject if found is None else found[0].map(found[1], self._random_below)
+
+    def _remember(self, subject: bytes) -> tuple[_Mapping, list[bytes]] | None:
+        tokens = subject.split(b".")
+        selected = (each for each in self._mappings.values() if each.source.selects(tokens))
+        mapping = next(selected, None)
+        if len(self._found) >= MAPPED_SUBJECTS_MAX:
+            self._found.clear()
+        found = None if mapping is None else (mapping, tokens)
+        self._found[subject] = found
+        return found
+
+
+def _as_destination(source: str) -> str:
+    """Write a source as the destination that changes nothing."""
+    tokens = source.split(".")
+    count = 0
+    for place, token in enumerate(tokens):
+        if token == "*":
+            count += 1
+            tokens[place] = f"${count}"
+    return ".".join(tokens)
+
+
+def _check_weights(destinations: Sequence[DestinationOptions]) -> None:
+    if len(destinations) > MAPPING_DESTINATIONS_MAX:
+        raise UsageError(f"more than {MAPPING_DESTINATIONS_MAX} destinations")
+    seen: set[str] = set()
+    totals: dict[str, int] = {}
+    for each in destinations:
+        if each.subject in seen:
+            raise UsageError(f'duplicate entry for "{each.subject}"')
+        seen.add(each.subject)
+        if not 0 <= each.weight <= 100:
+            raise UsageError("individual weights need to be <= 100")
+        totals[each.cluster] = totals.get(each.cluster, 0) + each.weight
+        if totals[each.cluster] > 100:
+            raise UsageError("total weight needs to be <= 100")
+
+
+def _check_destination(destination: str) -> None:
+    tokens = destination.split(".")
+    for token in tokens:
+        if not token or (not is_function(token) and not _WHITE.isdisjoint(token)):
+            raise UsageError("invalid mapping destination: invalid transform")
+    if ">" in tokens[:-1]:
+        after = tokens[tokens.index(">") + 1]
+        raise UsageError(f"invalid mapping destination: invalid transform in {after}")
+
+
+def _check_reversible(tokens: Sequence[str], pieces: Sequence[Piece], wildcard_count: int) -> None:
+    for token, piece in zip(tokens, pieces, strict=True):
+        if piece.function not in (Function.LITERAL, Function.WILDCARD):
+            raise UsageError(
+                "invalid mapping destination: the only mapping function allowed for import "
+                f"transforms is {{{{Wildcard()}}}} in {token}"
+            )
+    if sum(len(piece.places) for piece in pieces) < wildcard_count:
+        raise UsageError(
+            "invalid mapping destination: not using all of the token wildcard(s) in "
+            + ".".join(tokens)
+        )

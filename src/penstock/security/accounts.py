@@ -1,0 +1,234 @@
+"""Accounts: subject spaces that know nothing of each other.
+
+An account has its own subscriptions, limits and mappings, and counts what its members did. What the
+subscriptions and mappings are is the business of who builds the registry; here they are only held.
+
+What always holds: the account `$G` exists, for everybody who belongs nowhere else, and so does the
+system account unless it was switched off; an account that is declared again keeps its subscriptions
+and members, so that a reload disturbs nobody. What a member did is counted for the account it was
+in at that time.
+
+One thread: the event loop's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+GLOBAL_ACCOUNT = "$G"
+SYSTEM_ACCOUNT = "$SYS"
+
+NO_LIMIT = -1
+"""Where there is no limit; the wire and the configuration say it this way too."""
+
+SublistT = TypeVar("SublistT")
+MappingsT = TypeVar("MappingsT")
+
+
+@dataclass(frozen=True, slots=True)
+class AccountLimits:
+    """What an account may have at most: of connections in all, of the others each connection."""
+
+    max_connections: int = NO_LIMIT
+    max_subscriptions: int = NO_LIMIT
+    max_payload: int = NO_LIMIT
+    max_leafnodes: int = NO_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Messages and bytes, as seen from the server."""
+
+    in_msgs: int = 0
+    in_bytes: int = 0
+    out_msgs: int = 0
+    out_bytes: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.in_msgs + other.in_msgs,
+            self.in_bytes + other.in_bytes,
+            self.out_msgs + other.out_msgs,
+            self.out_bytes + other.out_bytes,
+        )
+
+    def __sub__(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.in_msgs - other.in_msgs,
+            self.in_bytes - other.in_bytes,
+            self.out_msgs - other.out_msgs,
+            self.out_bytes - other.out_bytes,
+        )
+
+
+class Member(Protocol):
+    """A connection, as far as its account looks at it."""
+
+    @property
+    def in_msgs(self) -> int:
+        """Messages that it sent to the server."""
+        ...
+
+    @property
+    def in_bytes(self) -> int:
+        """Bytes of these."""
+        ...
+
+    @property
+    def out_msgs(self) -> int:
+        """Messages that it was sent."""
+        ...
+
+    @property
+    def out_bytes(self) -> int:
+        """Bytes of these."""
+        ...
+
+
+class Account(Generic[SublistT, MappingsT]):
+    """One account; see the module."""
+
+    def __init__(
+        self,
+        name: str,
+        sublist: SublistT,
+        *,
+        limits: AccountLimits | None = None,
+        mappings: MappingsT | None = None,
+        is_system: bool = False,
+    ) -> None:
+        self.name = name
+        self.sublist = sublist
+        self.limits = limits or AccountLimits()
+        self.mappings = mappings
+        self.is_system = is_system
+        self.slow_receivers = 0
+        self._past = Traffic()
+        # What each had done before it came.
+        self._clients: dict[Member, Traffic] = {}
+        self._leafnodes: dict[Member, Traffic] = {}
+
+    def __repr__(self) -> str:
+        return f"Account({self.name!r})"
+
+    @property
+    def client_count(self) -> int:
+        """How many clients are in it now."""
+        return len(self._clients)
+
+    @property
+    def leafnode_count(self) -> int:
+        """How many leaf nodes are in it now."""
+        return len(self._leafnodes)
+
+    def clients(self) -> tuple[Member, ...]:
+        """Give the clients that are in it now, the oldest first."""
+        return tuple(self._clients)
+
+    def enter(self, client: Member) -> bool:
+        """Take a client in; False where the account is full."""
+        return self._enter(self._clients, client, self.limits.max_connections)
+
+    def enter_leafnode(self, leafnode: Member) -> bool:
+        """Take a leaf node in; False where the account has as many as it may."""
+        return self._enter(self._leafnodes, leafnode, self.limits.max_leafnodes)
+
+    def _enter(self, members: dict[Member, Traffic], member: Member, count_max: int) -> bool:
+        if member not in members:
+            if 0 <= count_max <= len(members):
+                return False
+            members[member] = _done_by(member)
+        return True
+
+    def leave(self, member: Member) -> None:
+        """Let a member go; what it did stays counted. One that is not in it changes nothing."""
+        for members in (self._clients, self._leafnodes):
+            before = members.pop(member, None)
+            if before is not None:
+                self._past += _done_by(member) - before
+
+    def traffic(self) -> Traffic:
+        """Give what all members did while they were in it."""
+        total = self._past
+        for members in (self._clients, self._leafnodes):
+            for member, before in members.items():
+                total += _done_by(member) - before
+        return total
+
+    def leafnode_traffic(self) -> Traffic:
+        """Give what the leaf nodes that are in it now did."""
+        total = Traffic()
+        for member, before in self._leafnodes.items():
+            total += _done_by(member) - before
+        return total
+
+
+class Accounts(Generic[SublistT, MappingsT]):
+    """The accounts of one server, by name and in the order of their declaration.
+
+    `system_name` is None where there shall be no system account.
+    """
+
+    def __init__(
+        self, new_sublist: Callable[[], SublistT], *, system_name: str | None = SYSTEM_ACCOUNT
+    ) -> None:
+        self._new_sublist = new_sublist
+        self._system_name = system_name
+        self._accounts: dict[str, Account[SublistT, MappingsT]] = {}
+        self.global_account = self.declare(GLOBAL_ACCOUNT)
+        if system_name is not None:
+            self.declare(system_name)
+
+    def declare(
+        self,
+        name: str,
+        *,
+        limits: AccountLimits | None = None,
+        mappings: MappingsT | None = None,
+    ) -> Account[SublistT, MappingsT]:
+        """Give the account of this name with these limits and mappings, a new one if need be."""
+        account = self._accounts.get(name)
+        if account is None:
+            account = Account(name, self._new_sublist(), is_system=name == self._system_name)
+            self._accounts[name] = account
+        account.limits = limits or AccountLimits()
+        account.mappings = mappings
+        return account
+
+    def remove(self, name: str) -> bool:
+        """Take an account out; False for one that is not there or that must always be."""
+        if name in (GLOBAL_ACCOUNT, self._system_name):
+            return False
+        return self._accounts.pop(name, None) is not None
+
+    def find(self, name: str) -> Account[SublistT, MappingsT] | None:
+        """Give the account of this name."""
+        return self._accounts.get(name)
+
+    @property
+    def system_account(self) -> Account[SublistT, MappingsT] | None:
+        """Give the system account, unless it was switched off."""
+        return None if self._system_name is None else self._accounts[self._system_name]
+
+    def has_others(self) -> bool:
+        """Tell whether there is any account besides `$G` and the system account."""
+        return bool(self._accounts.keys() - {GLOBAL_ACCOUNT, self._system_name})
+
+    def __iter__(self) -> Iterator[Account[SublistT, MappingsT]]:
+        return iter(tuple(self._accounts.values()))
+
+    def __len__(self) -> int:
+        return len(self._accounts)
+
+
+def tighter(one: int, other: int) -> int:
+    """Give the lower of two limits, of which a negative one is none."""
+    if one < 0 or other < 0:
+        return max(one, other, NO_LIMIT)
+    return min(one, other)
+
+
+def _done_by(member: Member) -> Traffic:
+    return Traffic(member.in_msgs, member.in_bytes, member.out_msgs, member.out_bytes)

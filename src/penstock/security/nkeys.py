@@ -1,0 +1,96 @@
+"""Nkeys: Ed25519 and Curve25519 public keys as text, and the signatures made with them.
+
+    base32( prefix u8 | public key, 32 bytes | CRC-16 of the 33 bytes before, little-endian )
+
+The prefix is chosen so that the text starts with a letter that tells the kind of the key: 56
+characters without padding.
+
+What always holds: text from outside is refused with an answer, never with an exception.
+
+Pure; any thread.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from enum import IntEnum
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+PUBLIC_KEY_CHARACTERS = 56
+"""The length of a public key as text."""
+
+SIGNATURE_BYTES = 64
+"""The length of an Ed25519 signature."""
+
+_SIGNATURE_CHARACTERS_MAX = 88
+
+
+class Prefix(IntEnum):
+    """The first byte: five bits that make the letter, three that are zero."""
+
+    ACCOUNT = 0 << 3
+    CLUSTER = 2 << 3
+    SERVER = 13 << 3
+    OPERATOR = 14 << 3
+    USER = 20 << 3
+    CURVE = 23 << 3
+
+
+def encode_public_key(prefix: Prefix, key: bytes) -> str:
+    """Give a 32-byte public key as text."""
+    body = bytes((prefix,)) + key
+    return base64.b32encode(body + _checksum(body)).decode()
+
+
+def find_public_key(text: str, prefix: Prefix) -> bytes | None:
+    """Give the key that `text` stands for; None where it is not one of this kind."""
+    if len(text) != PUBLIC_KEY_CHARACTERS:
+        return None
+    try:
+        raw = base64.b32decode(text)
+    except (binascii.Error, ValueError):
+        return None
+    body, checksum = raw[:-2], raw[-2:]
+    if raw[0] != prefix or checksum != _checksum(body):
+        return None
+    return body[1:]
+
+
+def is_user_key(text: str) -> bool:
+    """Tell whether `text` is a user's public key."""
+    return find_public_key(text, Prefix.USER) is not None
+
+
+def find_signature(text: str) -> bytes | None:
+    """Give the signature in `text`, base64url without padding or plain base64; None for neither."""
+    if len(text) > _SIGNATURE_CHARACTERS_MAX or not text.isascii():
+        return None
+    try:
+        if "=" not in text and "+" not in text and "/" not in text:
+            padded = text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4)
+            raw = base64.b64decode(padded, validate=True)
+        else:
+            raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return raw if len(raw) == SIGNATURE_BYTES else None
+
+
+def is_signed(user_key: str, message: bytes, signature: str) -> bool:
+    """Tell whether the holder of a user's key signed `message`."""
+    key = find_public_key(user_key, Prefix.USER)
+    raw = find_signature(signature)
+    if key is None or raw is None:
+        return False
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(raw, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _checksum(body: bytes) -> bytes:
+    return binascii.crc_hqx(body, 0).to_bytes(2, "little")

@@ -1,0 +1,175 @@
+"""TLS contexts for listeners, and what to say of a connection that uses one.
+
+A context is built whole from plain values; a reload builds a new one, and connections keep theirs.
+
+What always holds: nothing below TLS 1.2 is spoken; a client's certificate is only ever seen after
+it was verified; a key that is encrypted is an error, never a question at the terminal. Errors are
+UsageError in the reference server's words.
+
+Reads files: call it at start and on a reload, not in between.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.errors import UsageError
+from penstock.security.certificates import PeerCertificate, find_peer_certificate
+from penstock.security.cipher_suites import CURVES, INSECURE, MODERN, SECURE, shown_name
+
+_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+_OLD_VERSIONS = ("1.0", "1.1")
+
+# What Python can confine a context to; of the others OpenSSL's own order stays.
+_CURVES_THAT_CAN_BE_SET = ("CurveP256", "CurveP384", "CurveP521")
+
+
+CertificateFiles = tuple[str, str]
+"""Where a certificate chain and its private key lie, both as PEM."""
+
+
+def server_context(
+    *,
+    certificates: Sequence[CertificateFiles],
+    ca_file: str = "",
+    verify: bool = False,
+    min_version: str = "",
+    cipher_suites: Sequence[str] = (),
+    allow_insecure_cipher_suites: bool = False,
+    curve_preferences: Sequence[str] = (),
+) -> ssl.SSLContext:
+    """Build a listener's context.
+
+    With `verify`, clients must show a certificate that one in `ca_file` vouches for, or without
+    such a file one that the system trusts.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.minimum_version = tls_version(min_version) if min_version else ssl.TLSVersion.TLSv1_2
+    _set_cipher_suites(context, cipher_suites, allow_insecure=allow_insecure_cipher_suites)
+    _set_curves(context, curve_preferences)
+    for place, files in enumerate(certificates, 1):
+        which = f" {place}/{len(certificates)}" if len(certificates) > 1 else ""
+        _load_certificate(context, files, f"error parsing X509 certificate/key pair{which}: ")
+    if ca_file:
+        _load_authorities(context, ca_file)
+    if verify:
+        context.verify_mode = ssl.CERT_REQUIRED
+        if not ca_file:
+            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+    return context
+
+
+def tls_version(text: str) -> ssl.TLSVersion:
+    """Read a version as `min_version` has it."""
+    if text in _OLD_VERSIONS:
+        raise UsageError(f"unsupported TLS version: TLS {text}")
+    if text not in _VERSIONS:
+        raise UsageError(f"unknown version: {text}")
+    return _VERSIONS[text]
+
+
+def _set_cipher_suites(
+    context: ssl.SSLContext, names: Sequence[str], *, allow_insecure: bool
+) -> None:
+    known = SECURE | INSECURE
+    for name in names:
+        if name not in known and name not in MODERN:
+            raise UsageError(f"unrecognized cipher {name}")
+    insecure = [name for name in names if name in INSECURE]
+    if insecure and not allow_insecure:
+        raise UsageError(
+            "insecure cipher suites configured without 'allow_insecure_cipher_suites' option set: "
+            + ", ".join(insecure)
+        )
+    wanted = [known[name] for name in names if name in known] if names else list(SECURE.values())
+    if not wanted:
+        # All of them are of TLS 1.3, so nothing older can be spoken.
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        return
+    try:
+        context.set_ciphers(":".join(wanted))
+    except ssl.SSLError:
+        raise UsageError(f"no cipher suite of these is available: {', '.join(names)}") from None
+
+
+def _set_curves(context: ssl.SSLContext, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in CURVES:
+            raise UsageError(f"unrecognized curve preference {name}")
+    if len(names) == 1 and names[0] in _CURVES_THAT_CAN_BE_SET:
+        context.set_ecdh_curve(CURVES[names[0]])
+
+
+def check_certificate_files(cert_file: str, key_file: str) -> None:
+    """Refuse one without the other."""
+    if cert_file and not key_file:
+        raise UsageError("missing 'key_file' in TLS configuration")
+    if key_file and not cert_file:
+        raise UsageError("missing 'cert_file' in TLS configuration")
+
+
+def _load_certificate(context: ssl.SSLContext, files: CertificateFiles, prefix: str) -> None:
+    cert_file, key_file = files
+    check_certificate_files(cert_file, key_file)
+    _check_readable(cert_file, prefix)
+    _check_readable(key_file, prefix)
+    try:
+        # With no password at hand OpenSSL would ask for it at the terminal.
+        context.load_cert_chain(cert_file, key_file, password="")
+    except ssl.SSLError as error:
+        raise UsageError(prefix + _told(error)) from None
+    except OSError as error:
+        raise UsageError(prefix + (error.strerror or "cannot be read")) from None
+
+
+def _told(error: ssl.SSLError) -> str:
+    reason = error.reason or ""
+    if reason == "KEY_VALUES_MISMATCH":
+        return "tls: private key does not match public key"
+    if reason in ("NO_START_LINE", "") or "PEM" in (error.library or ""):
+        return "tls: failed to find any PEM data in certificate input"
+    return reason.replace("_", " ").lower()
+
+
+def _load_authorities(context: ssl.SSLContext, ca_file: str) -> None:
+    _check_readable(ca_file, "")
+    try:
+        context.load_verify_locations(ca_file)
+    except (ssl.SSLError, OSError):
+        raise UsageError("failed to parse root ca certificate") from None
+    # Any certificate in the file may vouch, also one that another one signed.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+
+
+def _check_readable(path: str, prefix: str) -> None:
+    try:
+        os.stat(path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "invalid argument"
+        raise UsageError(f"{prefix}open {path}: {reason[:1].lower()}{reason[1:]}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class TlsDescription:
+    """What connz says of a connection: `1.3` and `TLS_AES_128_GCM_SHA256`."""
+
+    version: str
+    cipher_suite: str
+
+
+def describe(connection: ssl.SSLObject) -> TlsDescription | None:
+    """Describe a connection; None before its hand-shake is done."""
+    version, cipher = connection.version(), connection.cipher()
+    if version is None or cipher is None:
+        return None
+    return TlsDescription(version.removeprefix("TLSv"), shown_name(cipher[0]))
+
+
+def peer_certificate(connection: ssl.SSLObject) -> PeerCertificate | None:
+    """Give the certificate that a client showed and TLS verified; None for none."""
+    return find_peer_certificate(connection.getpeercert(binary_form=True))

@@ -1,0 +1,136 @@
+"""Accounts and users of a running server: who a client is, and which account it is in.
+
+Builds the accounts and the authenticator from the options, joins both into `Rights`, and keeps
+account membership. Rebuilt on reload; accounts that stay keep their subscriptions.
+
+One thread: the event loop's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.config.options import ServerOptions
+from penstock.net.connection import Connection
+from penstock.protocol.handshake import ConnectOptions
+from penstock.routing.sublist import Sublist
+from penstock.routing.transforms import SubjectMappings
+from penstock.security.accounts import Account, AccountLimits, Accounts
+from penstock.security.authenticator import Authenticator
+from penstock.server.rights import Rights
+
+GLOBAL_ACCOUNT = "$G"
+
+
+class Identities:
+    """The accounts and users of one server; see the module."""
+
+    def __init__(
+        self,
+        options: ServerOptions,
+        *,
+        clock: Clock,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self._clock = clock
+        self._random_bytes = random_bytes
+        self.system_account_name = options.system_account or "$SYS"
+        self.accounts: Accounts[Sublist, SubjectMappings] = Accounts(
+            Sublist, system_name=None if options.no_system_account else self.system_account_name
+        )
+        self.apply(options)
+
+    def apply(self, options: ServerOptions) -> None:
+        """Take over users, accounts and mappings; raises UsageError for what cannot be."""
+        tls = options.tls
+        self.authenticator = Authenticator.from_options(
+            authorization=options.authorization,
+            accounts=options.accounts,
+            system_account=self.system_account_name,
+            no_auth_user=options.no_auth_user or None,
+            maps_certificates=tls is not None and tls.verify_and_map,
+            mapped_connection_types=frozenset(
+                {"STANDARD"} if tls is not None and tls.verify_and_map else ()
+            ),
+            random_bytes=self._random_bytes,
+        )
+        self._no_auth_user = options.no_auth_user
+        wanted = {GLOBAL_ACCOUNT, self.system_account_name, *options.accounts}
+        self.accounts.declare(GLOBAL_ACCOUNT, mappings=self._mappings(options.mappings))
+        for name, account in options.accounts.items():
+            limits = account.limits
+            self.accounts.declare(
+                name,
+                limits=AccountLimits(
+                    limits.max_connections,
+                    limits.max_subscriptions,
+                    limits.max_payload,
+                    limits.max_leafnodes,
+                ),
+                mappings=self._mappings(account.mappings),
+            )
+        for account in [each for each in self.accounts if each.name not in wanted]:
+            self.accounts.remove(account.name)
+
+    def _mappings(self, declared: Any) -> SubjectMappings | None:
+        return SubjectMappings(declared, random_below=self._random_below) if declared else None
+
+    def _random_below(self, bound: int) -> int:
+        return int.from_bytes(self._random_bytes(8), "little") % bound
+
+    @property
+    def required(self) -> bool:
+        """Tell whether clients must say who they are."""
+        return self.authenticator.required
+
+    @property
+    def asks_for_credentials(self) -> bool:
+        """Tell whether INFO says that credentials are needed."""
+        return self.authenticator.asks_for_credentials
+
+    @property
+    def needs_nonce(self) -> bool:
+        """Tell whether INFO must carry something to sign."""
+        return self.authenticator.needs_nonce
+
+    def authenticate(
+        self, connection: Connection, options: ConnectOptions, *, certificate: Any = None
+    ) -> Rights | None:
+        """Give what a client may; None for nobody who may connect."""
+        identity = self.authenticator.authenticate(
+            options,
+            nonce=connection.nonce,
+            peer_certificate=certificate,
+            connection_type="WEBSOCKET" if connection.kind == "websocket" else "STANDARD",
+        )
+        if identity is None:
+            return None
+        account = self.accounts.find(identity.account)
+        if account is None:
+            return None
+        return self._rights(account, identity.user, identity.permissions)
+
+    def anonymous(self) -> Rights:
+        """Give what a client may before it said who it is, where nobody has to."""
+        if self.required:
+            user = self.authenticator.authenticate(ConnectOptions())
+            account = self.accounts.find(user.account) if user is not None else None
+            if user is not None and account is not None:
+                return self._rights(account, user.user, user.permissions)
+        return self._rights(self.accounts.global_account, "", None)
+
+    def _rights(self, account: Account[Sublist, SubjectMappings], user: str, permissions: Any) -> Rights:
+        return Rights(account, user=user, permissions=permissions, clock=self._clock)
+
+    def join(self, connection: Connection, rights: Rights) -> bool:
+        """Enter a connection into its account; False where that is full."""
+        if connection.identity is not None:
+            connection.identity.account.leave(connection)
+        return rights.account.enter(connection)
+
+    def leave(self, connection: Connection) -> None:
+        """Take a closed connection out of its account."""
+        if connection.identity is not None:
+            connection.identity.account.leave(connection)

@@ -1,0 +1,10 @@
+"""What the server says of itself to clients: the version of the protocol surface that it speaks."""
+
+from __future__ import annotations
+
+NATS_VERSION = "2.15.1"
+"""Clients switch features on by it, so it is that of the server whose behaviour we match."""
+
+GIT_COMMIT = "penstock"
+GO_VERSION = "python"
+API_LEVEL = 5

@@ -117,8 +117,16 @@ class StoreLocked(StoreError):
         self.pid = pid
 
 
+class AuthorizationError(PenstockError):
+    """A server refused who we said we are; `reason` is what it answered."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class ConfigError(PenstockError):
-    """A configuration that cannot be used; `line` 0 means that the reason has no place in a file."""
+    """A configuration that cannot be used; `line` 0 means that the reason has no place."""
 
     def __init__(self, file: str, line: int, column: int, reason: str) -> None:
         super().__init__(f"{file}:{line}:{column}: {reason}" if line else reason)
@@ -146,3 +154,14 @@ class InvalidConfiguration(ConfigError):
         self.args = ("".join(f"{one}\n" for one in (*warnings, *errors)),)
         self.errors = errors
         self.warnings = warnings
+
+
+class CannotListen(PenstockError):
+    """A port cannot be had; `reason` is the system's word for it."""
+
+    def __init__(self, what: str, host: str, port: int, reason: str) -> None:
+        super().__init__(f"cannot listen for {what} on {host}:{port}: {reason}")
+        self.what = what
+        self.host = host
+        self.port = port
+        self.reason = reason

@@ -98,7 +98,7 @@ CONFIG_VALUES_MAX = 1_000_000
 """Values of one configuration, included files counted: what includes of includes multiply to."""
 
 IMPORT_CYCLE_DEPTH_MAX = 1024
-"""Accounts that a search for a cycle of imports may walk through, as the reference server has it."""
+"""Accounts that a search for a cycle of imports may walk through: the reference server's bound."""
 
 PUBLISH_ANSWERS_MAX = 1024
 """Subjects per user for which it is remembered whether they may be published to. A control line
@@ -123,3 +123,21 @@ anew."""
 
 MAPPING_DESTINATIONS_MAX = 1024
 """Destinations of one subject mapping: with weights in whole percent, more cannot be meant."""
+
+PASSWORD_THREADS_MAX = 2
+"""Threads that compute bcrypt hashes of clients that connect. More would only take the cores that
+messages need; connections wait in turn, each with one attempt at a time."""
+
+MONITOR_REQUEST_BYTES_MAX = 16_384
+"""Request line and headers of one monitoring request. A browser sends less than 2 KiB."""
+
+MONITOR_CONNECTIONS_MAX = 256
+"""Connections to the monitoring port at once: some dashboards, each with a few. One too many is
+closed, so that a flood of them costs file descriptors that clients need."""
+
+MONITOR_WAIT_S_MAX = 30.0
+"""Seconds that a monitoring connection may take to send a request, or to read an answer."""
+
+CLOSED_SUBSCRIPTIONS_KEPT_MAX = 64
+"""Subscriptions of a closed connection that monitoring still shows. With 10,000 closed connections
+kept, each with all of its subscriptions, clients that come and go could fill the memory."""

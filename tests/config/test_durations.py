@@ -1,3 +1,5 @@
+"""Durations: read and written as Go does."""
+
 from __future__ import annotations
 
 import pytest

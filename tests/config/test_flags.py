@@ -1,3 +1,5 @@
+"""The command line, against the real server's own flags."""
+
 from __future__ import annotations
 
 import pytest

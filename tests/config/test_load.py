@@ -1,3 +1,5 @@
+"""Files and flags to options, against the verdicts of the real server."""
+
 from __future__ import annotations
 
 import os
@@ -254,6 +256,11 @@ def test_tls_of_flags_keeps_the_timeout_of_the_file(folder: Path) -> None:
     assert not options.tls.verify
     assert options.authorization.timeout_s == 6.0
     assert without.tls is None
+
+
+def test_a_payload_that_no_stream_could_keep_is_refused() -> None:
+    with pytest.raises(ConfigError, match="cannot be higher than 67108864"):
+        load("max_payload: 100mb\nmax_pending: 200mb")
 
 
 def test_a_duration_without_a_unit_means_seconds_and_is_warned_of() -> None:

@@ -1,3 +1,5 @@
+"""The options as declared: their keys, their documentation."""
+
 from __future__ import annotations
 
 import dataclasses

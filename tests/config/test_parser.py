@@ -1,3 +1,5 @@
+"""The configuration language, with generated documents and against the real server."""
+
 from __future__ import annotations
 
 from datetime import datetime
@@ -103,6 +105,7 @@ def parse(text: str, **environ: str) -> Any:
     return plain(parse_text(text, environ))
 
 
+@pytest.mark.slow
 @given(written_documents())
 def test_a_written_document_reads_back_as_it_was(written: tuple[dict[str, Any], str]) -> None:
     values, text = written
@@ -110,6 +113,7 @@ def test_a_written_document_reads_back_as_it_was(written: tuple[dict[str, Any], 
     assert parse(text) == values
 
 
+@pytest.mark.slow
 @pytest.mark.oracle
 @settings(
     max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
@@ -138,6 +142,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.oracle
 @settings(
     max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
@@ -161,6 +166,7 @@ def test_garbage_is_rejected_in_the_words_of_the_real_server(
         assert answer.places <= places
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=60) | st.lists(PIECES).map(lambda pieces: "".join(pieces).encode()))
 def test_any_bytes_are_read_or_refused_and_never_break(data: bytes, tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+"""Public nkeys, against those of the reference library."""
+
 from __future__ import annotations
 
 import nkeys  # type: ignore[import-untyped]

@@ -1,3 +1,5 @@
+"""What a reload may change, against the real server."""
+
 from __future__ import annotations
 
 from pathlib import Path

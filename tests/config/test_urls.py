@@ -1,3 +1,5 @@
+"""Addresses of servers."""
+
 from __future__ import annotations
 
 import pytest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,14 @@ class Made:
     @property
     def der(self) -> bytes:
         return self.certificate.public_bytes(serialization.Encoding.DER)
+
+    @property
+    def key_sha256(self) -> str:
+        """The digest of the public key, as `pinned_certs` has it."""
+        encoded = self.key.public_key().public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        return hashlib.sha256(encoded).hexdigest()
 
 
 class Authority:

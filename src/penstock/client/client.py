@@ -5,8 +5,8 @@
         client.publish(b"orders.1", b"hello")
         print(client.next_message(inbox).payload)
 
-One thread at a time. Messages of several subscriptions are told apart by their subscription id; those
-of another than the one waited for are kept, up to a bound.
+One thread at a time. Messages of several subscriptions are told apart by their subscription id;
+those of another than the one waited for are kept, up to a bound.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from types import TracebackType
 from urllib.parse import unquote, urlsplit
 
 from penstock.client.wire import Message, Wire
-from penstock.errors import AuthorizationError, UsageError
+from penstock.errors import AuthorizationError, FormatError, UsageError
 
 KEPT_MESSAGES_MAX = 1_000_000
-"""Messages kept for subscriptions that nobody waits on right now; beyond it the client refuses to go
-on, because its user reads too slowly and memory must not pay for that."""
+"""Messages kept for subscriptions that nobody waits on right now; beyond it the client refuses to
+go on, because its user reads too slowly and memory must not pay for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,34 +75,14 @@ class Client:
     def connect(
         cls, url: str = "nats://127.0.0.1:4222", *, name: str = "penstock", timeout_s: float = 10.0
     ) -> Client:
-        """Connect and log in; raises OSError, AuthorizationError, UsageError."""
+        """Connect and log in; raises OSError or a PenstockError."""
         address = parse_url(url)
         sock = socket.create_connection((address.host, address.port), timeout=timeout_s)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _use_kernel_timeout(sock, timeout_s)
             wire = Wire(sock.fileno())
-            info = json.loads(wire.wait_info())
-            if info.get("tls_required"):
-                raise UsageError(f"{address.host}:{address.port} wants TLS, which this client lacks")
-            options = {
-                "verbose": False,
-                "pedantic": False,
-                "lang": "python-penstock",
-                "version": "0.1",
-                "name": name,
-                "protocol": 1,
-                "headers": True,
-                "no_responders": True,
-                "echo": True,
-            }
-            if address.token:
-                options["auth_token"] = address.token
-            elif address.user:
-                options |= {"user": address.user, "pass": address.password}
-            wire.write(b"CONNECT " + json.dumps(options).encode() + b"\r\nPING\r\n")
-            wire.send()
-            wire.wait_pong(1)
+            info = _log_in(wire, address, name)
         except ConnectionError as error:
             sock.close()
             if "uthorization" in str(error):
@@ -116,7 +96,12 @@ class Client:
     # Publishing
 
     def publish(
-        self, subject: bytes, payload: bytes = b"", *, reply: bytes | None = None, headers: bytes | None = None
+        self,
+        subject: bytes,
+        payload: bytes = b"",
+        *,
+        reply: bytes | None = None,
+        headers: bytes | None = None,
     ) -> None:
         """Publish; sent with others, at `flush` at the latest."""
         self._wire.publish(subject, payload, reply, headers)
@@ -139,7 +124,9 @@ class Client:
 
     # Receiving
 
-    def subscribe(self, subject: bytes, *, queue: bytes | None = None, max_messages: int = 0) -> bytes:
+    def subscribe(
+        self, subject: bytes, *, queue: bytes | None = None, max_messages: int = 0
+    ) -> bytes:
         """Subscribe; gives the subscription's id."""
         self._next_sid += 1
         sid = b"%d" % self._next_sid
@@ -184,7 +171,9 @@ class Client:
 
     # Requests
 
-    def request(self, subject: bytes, payload: bytes = b"", *, headers: bytes | None = None) -> Message:
+    def request(
+        self, subject: bytes, payload: bytes = b"", *, headers: bytes | None = None
+    ) -> Message:
         """Publish a request and wait for its first answer; raises TimeoutError."""
         reply = self.new_inbox()
         self.publish(subject, payload, reply=reply, headers=headers)
@@ -223,6 +212,37 @@ class Client:
     ) -> None:
         """Close."""
         self.close()
+
+
+def _log_in(wire: Wire, address: Address, name: str) -> dict[str, object]:
+    # The server's INFO, once the server has answered a PING behind our CONNECT.
+    try:
+        info = json.loads(wire.wait_info())
+    except ValueError as error:
+        raise FormatError(f"the server's INFO is not JSON: {error}") from None
+    if not isinstance(info, dict):
+        raise FormatError("the server's INFO is not a JSON object")
+    if info.get("tls_required"):
+        raise UsageError(f"{address.host}:{address.port} wants TLS, which this client lacks")
+    options: dict[str, object] = {
+        "verbose": False,
+        "pedantic": False,
+        "lang": "python-penstock",
+        "version": "0.1",
+        "name": name,
+        "protocol": 1,
+        "headers": True,
+        "no_responders": True,
+        "echo": True,
+    }
+    if address.token:
+        options["auth_token"] = address.token
+    elif address.user:
+        options |= {"user": address.user, "pass": address.password}
+    wire.write(b"CONNECT " + json.dumps(options).encode() + b"\r\nPING\r\n")
+    wire.send()
+    wire.wait_pong(1)
+    return info
 
 
 def _use_kernel_timeout(sock: socket.socket, timeout_s: float) -> None:

@@ -8,10 +8,9 @@ Blocking, with the socket's own timeout; one thread at a time. Waiting lets go o
 lock.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from penstock.errors import FormatError
 
 from penstock.protocol.operations cimport (
-    ARGUMENTS_MAX, LINE_SHORT, OP_HMSG, OP_INFO, OP_MINUS_ERR, OP_MSG, OP_PING, OP_PLUS_OK, OP_PONG,
+    ARGUMENTS_MAX, LINE_SHORT, OP_HMSG, OP_INFO, OP_MINUS_ERR, OP_MSG, OP_PING, OP_PONG,
     SIZE_BAD, Argument, Line, parse_size, put_number, read_line, split_arguments,
 )
 
@@ -134,10 +133,10 @@ cdef class Wire:
                      bytes reply=None):
         """Publish the same message `count` times: for benches, without a call each."""
         cdef bytes frame
-        cdef int64_t sent
+        cdef int64_t _sent
         head = subject + b" " + reply if reply is not None else subject
         frame = b"PUB %b %d\r\n%b\r\n" % (head, len(payload), payload)
-        for sent in range(count):
+        for _sent in range(count):
             self._put(<const char*>frame, len(frame))
             if self.out_used >= SEND_AT:
                 self.send()
@@ -215,7 +214,7 @@ cdef class Wire:
             raise FormatError("the server does not speak NATS")
         if line.operation != OP_MSG and line.operation != OP_HMSG:
             return line_bytes
-        count[0] = split_arguments(line.text, line.text_size, arguments)
+        count[0] = split_arguments(line.text, line.text_size, arguments, False)
         if count[0] < 3 or count[0] > 5:
             raise FormatError("a message line with wrong arguments")
         size = parse_size(&arguments[count[0] - 1])

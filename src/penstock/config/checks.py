@@ -16,6 +16,7 @@ from penstock.config.options_permissions import is_subject
 from penstock.config.public_keys import KeyKind, is_public_key
 from penstock.config.quoting import quoted
 from penstock.errors import ConfigError
+from penstock.limits import PAYLOAD_BYTES_MAX
 
 _FORBIDDEN_HEADERS: Final = frozenset(
     {"host", "content-length", "connection", "upgrade", "nats-no-masking"}
@@ -49,6 +50,8 @@ def _server(options: ServerOptions) -> str:
     if options.max_payload > options.max_pending:
         pending = options.max_pending
         return f"max_payload ({options.max_payload}) cannot be higher than max_pending ({pending})"
+    if options.max_payload > PAYLOAD_BYTES_MAX:
+        return f"max_payload ({options.max_payload}) cannot be higher than {PAYLOAD_BYTES_MAX}"
     if " " in options.server_name:
         return "server name cannot contain spaces"
     return ""

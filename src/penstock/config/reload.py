@@ -71,7 +71,8 @@ def changes(old: ServerOptions, new: ServerOptions) -> list[Change]:
 
 def with_ports_kept(old: ServerOptions, new: ServerOptions) -> ServerOptions:
     """Give the new options with ports of -1 as the running server has them."""
-    kept: dict[str, Any] = {"port": old.port} if new.port == -1 else {}
+    ports = ("port", "http_port", "https_port")
+    kept: dict[str, Any] = {name: getattr(old, name) for name in ports if getattr(new, name) == -1}
     for name in ("cluster", "websocket", "leafnodes", "gateway", "mqtt"):
         before, after = getattr(old, name), getattr(new, name)
         if before is not None and after is not None and after.port == -1:

@@ -1,1 +1,1 @@
-"""Connections and listeners: the Python half of what `routing` compiles, on the event loop's thread."""
+"""Connections and listeners: the Python half of what `routing` compiles, on the loop's thread."""

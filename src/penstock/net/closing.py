@@ -1,4 +1,4 @@
-"""Why a connection was closed, in the reference server's words: they stand in connz and in events."""
+"""Why a connection was closed, in the reference server's words: they stand in connz and events."""
 
 from __future__ import annotations
 

@@ -6,8 +6,12 @@ WebSocket another, and they stack. It never touches the socket itself.
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from typing import Protocol
+
+READ_BYTES = 65_536
+"""Plain bytes taken from a decrypted stream at a time."""
 
 
 class FilterFailed(Exception):
@@ -16,6 +20,18 @@ class FilterFailed(Exception):
     def __init__(self, reason: str, farewell: bytes = b"") -> None:
         super().__init__(reason)
         self.farewell = farewell
+
+
+class TlsHandshakeFailed(FilterFailed):
+    """There is no encrypted stream, and there will be none; `is_probe` where nobody tried."""
+
+    def __init__(self, reason: str, farewell: bytes = b"", *, is_probe: bool = False) -> None:
+        super().__init__(reason, farewell)
+        self.is_probe = is_probe
+
+
+TLS_HANDSHAKE_RECORD = b"\x16"
+"""The first byte of a client that speaks TLS."""
 
 
 class Filter(Protocol):
@@ -46,6 +62,7 @@ class TlsFilter:
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._in, self._out, server_side=True)
+        self._begun = False
         self._ready = False
 
     @property
@@ -55,6 +72,11 @@ class TlsFilter:
 
     def incoming(self, data: bytes) -> tuple[bytes, bytes]:
         """Decrypt; carries the hand-shake forward while it lasts."""
+        if not self._begun:
+            self._begun = True
+            if data[:1] != TLS_HANDSHAKE_RECORD:
+                reason = "tls: first record does not look like a TLS handshake"
+                raise TlsHandshakeFailed(reason, is_probe=True)
         self._in.write(data)
         try:
             if not self._ready:
@@ -64,29 +86,34 @@ class TlsFilter:
         except ssl.SSLWantReadError:
             return b"", self._out.read()
         except ssl.SSLError as error:
-            raise FilterFailed(f"TLS: {error.reason or error}", self._out.read()) from None
+            kind = FilterFailed if self._ready else TlsHandshakeFailed
+            raise kind(f"tls: {_told(error)}", self._out.read()) from None
 
     def _read(self) -> bytes:
         parts = []
-        try:
-            while part := self.tls.read(65_536):
+        # It ends where more must come, or where the peer said that nothing more will.
+        with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+            while part := self.tls.read(READ_BYTES):
                 parts.append(part)
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLZeroReturnError:
-            pass
         return b"".join(parts)
 
     def outgoing(self, data: bytes) -> bytes:
         """Encrypt."""
-        if data:
-            self.tls.write(data)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self.tls.write(rest) :]
         return self._out.read()
 
     def farewell(self) -> bytes:
         """Say that the encrypted stream ends here."""
-        try:
+        with contextlib.suppress(ssl.SSLError):
             self.tls.unwrap()
-        except ssl.SSLError:
-            pass
         return self._out.read()
+
+
+def _told(error: ssl.SSLError) -> str:
+    if error.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+        return "client didn't provide a certificate"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"failed to verify certificate: {error.verify_message}"
+    return (error.reason or "broken").replace("_", " ").lower()

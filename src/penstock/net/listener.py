@@ -31,17 +31,7 @@ class Listener:
         """Bind and listen; port 0 or less means any. Raises OSError."""
         self._loop = loop
         self._accept = accept
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                self._socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            self._socket.bind((host, max(port, 0)))
-            self._socket.listen(BACKLOG)
-        except OSError:
-            self._socket.close()
-            raise
+        self._socket = _bound(host, max(port, 0))
         self._socket.setblocking(False)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
@@ -76,3 +66,29 @@ class Listener:
             self._open = False
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    if host in ("0.0.0.0", ""):
+        # Every address means those of IPv6 too, where the machine has it: so says Go, and clients
+        # that look up "localhost" may find ::1 first.
+        try:
+            return _listening(socket.AF_INET6, "::", port)
+        except OSError as error:
+            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                raise
+    return _listening(socket.AF_INET6 if ":" in host else socket.AF_INET, host, port)
+
+
+def _listening(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listening.bind((host, port))
+        listening.listen(BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening

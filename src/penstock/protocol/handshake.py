@@ -1,7 +1,8 @@
-"""The documents of the handshake: INFO, which the server sends, and CONNECT, which the client sends.
+"""The documents of the handshake: INFO, which the server sends, and CONNECT, the client's.
 
-CONNECT is read as the reference server reads it: keys in any case, unknown ones ignored, absent ones
-with their defaults (`verbose`, `pedantic` and `echo` are true), a wrong type refuses the document.
+CONNECT is read as the reference server reads it: keys in any case, unknown ones ignored, absent
+ones keep what they had (at first `verbose`, `pedantic` and `echo` are true), a wrong type refuses
+the document. What is not UTF-8 becomes replacement characters.
 
 Pure; any thread.
 """
@@ -9,7 +10,8 @@ Pure; any thread.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any, NoReturn
 
 from penstock.errors import FormatError
 
@@ -36,6 +38,8 @@ class ConnectOptions:
     sig: str = ""
     account: str = ""
     new_account: bool = False
+    remote_account: str = ""
+    proxy_sig: str = ""
 
     def __repr__(self) -> str:
         """Leave out what is secret."""
@@ -49,26 +53,53 @@ del _KEYS["password"]
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "str": str}
 
 
-def parse_connect(text: bytes) -> ConnectOptions:
-    """Read CONNECT's document; raises FormatError."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"CONNECT is not JSON: {error}") from None
-    if document is None:
-        return ConnectOptions()
-    if not isinstance(document, dict):
-        raise FormatError("CONNECT is not a JSON object")
-    options = ConnectOptions()
-    for key, value in document.items():
+# Only servers have something to say under these keys, but wrong is wrong.
+_OBJECTS = frozenset(("import", "export"))
+_INT_MAX = 2**63 - 1
+
+
+def parse_connect(text: bytes, before: ConnectOptions | None = None) -> ConnectOptions:
+    """Read CONNECT's document; what it leaves out is as it was `before`. Raises FormatError."""
+    options = ConnectOptions() if before is None else replace(before)
+    for key, value in parse_object(text, "CONNECT").items():
+        if key.lower() in _OBJECTS and not isinstance(value, dict | None):
+            raise FormatError(f"CONNECT: {key} must be an object")
         field = _KEYS.get(key.lower())
         if field is None or value is None:
             continue
         wanted = _TYPES[str(field.type)]
-        if type(value) is not wanted:
+        if type(value) is not wanted or not _fits(value):
             raise FormatError(f"CONNECT: {key} must be a {wanted.__name__}")
-        setattr(options, field.name, value)
+        setattr(options, field.name, _without_surrogates(value))
     return options
+
+
+def parse_object(text: bytes, operation: str) -> dict[str, Any]:
+    """Read the JSON object of an operation; null is an empty one. Raises FormatError."""
+    try:
+        document = json.loads(text.decode("utf-8", "replace"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{operation} is not JSON: {error}") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise FormatError(f"{operation} is not a JSON object")
+    return document
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _fits(value: object) -> bool:
+    return not isinstance(value, int) or -_INT_MAX - 1 <= value <= _INT_MAX
+
+
+def _without_surrogates(value: object) -> object:
+    # JSON can name half a character; nothing that is written later could hold it.
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-8", "replace").decode("utf-8")
+    return value
 
 
 def encode_info(fields_in_order: dict[str, object]) -> bytes:

@@ -42,8 +42,7 @@ cdef Py_ssize_t read_line(
     const uint8_t* start, size_t available, size_t line_max, Line* line
 ) noexcept nogil
 cdef int split_arguments(
-    const uint8_t* text, size_t size, Argument* arguments
+    const uint8_t* text, size_t size, Argument* arguments, bint at_line_ends
 ) noexcept nogil
 cdef int64_t parse_size(const Argument* argument) noexcept nogil
 cdef int put_number(uint8_t* out, uint64_t value) noexcept nogil
-

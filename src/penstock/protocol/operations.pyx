@@ -3,6 +3,8 @@
 A line is judged byte by byte as it comes: what cannot become an operation any more is refused at
 once, not at the end of the line. Operations are written in any case; arguments are separated by any
 run of spaces and tabs; a line ends with a newline, and a carriage return before it is dropped.
+What the reference server does with odd lines is done here too: the first byte of the arguments is
+never the end of the line, and a carriage return among them costs the line its last byte.
 
 Pure and without allocation; any thread. The connection of the server and the wire client share it.
 """
@@ -13,6 +15,8 @@ from libc.string cimport memchr
 cdef enum:
     # Longest size that is taken, in digits: below a gigabyte.
     SIZE_DIGITS_MAX = 9
+    # Longest word of an operation: connect.
+    WORD_MAX = 7
 
 
 cdef inline uint8_t lower(uint8_t byte) noexcept nogil:
@@ -78,7 +82,7 @@ cdef Py_ssize_t read_line(
     # The bytes of the whole line, end included; or one of LINE_*. At least one byte is there.
     cdef const char* word
     cdef int known = find_word(start, available, &line.operation, &word)
-    cdef size_t at = 0
+    cdef size_t at = 0, rest
     cdef const uint8_t* newline
     cdef const uint8_t* text
     if known <= 0:
@@ -89,40 +93,67 @@ cdef Py_ssize_t read_line(
         if lower(start[at]) != <uint8_t>word[at]:
             return LINE_UNKNOWN
         at += 1
-    if not (
-        line.operation == OP_PING or line.operation == OP_PONG or line.operation == OP_PLUS_OK
+    if line.operation == OP_PING or line.operation == OP_PONG or line.operation == OP_PLUS_OK:
+        return _skip_line(start, at, available, line_max, line)
+    if at == available:
+        return LINE_SHORT
+    if (
+        start[at] != 32 and start[at] != 9
+        and line.operation != OP_CONNECT and line.operation != OP_INFO
     ):
-        if at == available:
-            return LINE_SHORT
-        if start[at] != 32 and start[at] != 9:
-            return LINE_UNKNOWN
-        while at < available and (start[at] == 32 or start[at] == 9):
-            at += 1
-    newline = <const uint8_t*>memchr(start + at, 10, available - at)
-    if newline == NULL:
-        return LINE_TOO_LONG if available - at > line_max + 1 else LINE_SHORT
+        return LINE_UNKNOWN
+    while at < available and (start[at] == 32 or start[at] == 9):
+        at += 1
+    if at == available:
+        # Spaces are kept until an argument comes, so they are bounded as the arguments are.
+        return LINE_TOO_LONG if at > line_max + WORD_MAX else LINE_SHORT
     text = start + at
+    rest = available - at
+    newline = <const uint8_t*>memchr(text + 1, 10, rest - 1)
+    if newline == NULL:
+        if rest > 1 and text[rest - 1] == 13:
+            rest -= 1
+        return LINE_TOO_LONG if rest > line_max else LINE_SHORT
     line.text = text
     line.text_size = newline - text
-    if line.text_size and newline[-1] == 13:
+    if line.text_size > 1 and (
+        newline[-1] == 13 or memchr(text + 1, 13, line.text_size - 1) != NULL
+    ):
         line.text_size -= 1
     if line.text_size > line_max:
         return LINE_TOO_LONG
     return newline + 1 - start
 
 
-cdef int split_arguments(
-    const uint8_t* text, size_t size, Argument* arguments
+cdef Py_ssize_t _skip_line(
+    const uint8_t* start, size_t at, size_t available, size_t line_max, Line* line
 ) noexcept nogil:
-    # Up to ARGUMENTS_MAX arguments; returns how many, ARGUMENTS_MAX + 1 for more.
+    # An operation without arguments: whatever stands behind it is passed over.
+    cdef const uint8_t* newline = <const uint8_t*>memchr(start + at, 10, available - at)
+    if newline == NULL:
+        return LINE_TOO_LONG if available - at > line_max else LINE_SHORT
+    line.text = start + at
+    line.text_size = 0
+    return newline + 1 - start
+
+
+cdef inline bint _separates(uint8_t byte, bint at_line_ends) noexcept nogil:
+    return byte == 32 or byte == 9 or (at_line_ends and (byte == 13 or byte == 10))
+
+
+cdef int split_arguments(
+    const uint8_t* text, size_t size, Argument* arguments, bint at_line_ends
+) noexcept nogil:
+    # Up to ARGUMENTS_MAX arguments; returns how many, ARGUMENTS_MAX + 1 for more. Stray line ends
+    # separate as spaces do where `at_line_ends` says so, and are part of an argument elsewhere.
     cdef int count = 0
     cdef size_t at = 0, begin
     while at < size:
-        if text[at] == 32 or 9 <= text[at] <= 10 or text[at] == 13:
+        if _separates(text[at], at_line_ends):
             at += 1
             continue
         begin = at
-        while at < size and text[at] != 32 and text[at] != 9 and text[at] != 13:
+        while at < size and not _separates(text[at], at_line_ends):
             at += 1
         if count == ARGUMENTS_MAX:
             return ARGUMENTS_MAX + 1

@@ -1,1 +1,1 @@
-"""Who gets a message: subscriptions by subject, and the way from a publish to the receivers' buffers."""
+"""Who gets a message: subscriptions by subject, and the way from a publish to its receivers."""

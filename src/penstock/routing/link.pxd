@@ -18,6 +18,8 @@ cdef class Hub:
     cdef size_t buffer_bytes
     cdef list dirty
     cdef uint64_t random_state
+    # Whose message is being routed, borrowed; NULL while none is.
+    cdef void* source
 
     cdef uint64_t random(self) noexcept
     cpdef flush(self)
@@ -31,6 +33,8 @@ cdef class Link(Receiver):
     cdef public int fd
     cdef public bint closed
     cdef public bint authorized
+    # Nothing more is parsed until `release`: somebody is still finding out who the client is.
+    cdef public bint held
     cdef public bint connected
     cdef public bint verbose
     cdef public bint pedantic
@@ -58,6 +62,10 @@ cdef class Link(Receiver):
     cdef size_t tail_used
     cdef size_t tail_room
     cdef size_t tail_wanted
+    # The tail is being walked: it must stay where it is.
+    cdef bint parsing
+    # The line of the publish at the front has been looked at.
+    cdef bint line_judged
 
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1
     cdef int consume(self, const uint8_t* data, size_t size) except -1
@@ -68,6 +76,11 @@ cdef class Link(Receiver):
     ) except -2
     cdef int _route(self, const Frame* frame) except -1
     cdef int _control(self, const Line* line) except -1
+    cdef int _take_subscribe(self, const Line* line) except -1
+    cdef int _take_unsubscribe(self, const Line* line) except -1
+    cdef void _free_tail(self) noexcept
+    cdef int _stall_if_wanted(self) except -1
+    cdef int _consume_tail(self) except -1
     cdef int _keep_tail(self, const uint8_t* data, size_t size) except -1
     cdef int _answer_no_responders(self, const Frame* frame) except -1
     cdef void _mark_dirty(self)

@@ -1,8 +1,8 @@
 """The compiled half of a connection: from bytes that came in to bytes in the receivers' outboxes.
 
-`consume` walks a buffer of operations in place. A publish costs no Python call: its subject is looked
-up in the account's sublist, and the message is written into the outbox of every receiver. Everything
-else (CONNECT, SUB, UNSUB, the first PING, errors) is handed to methods that the Python half
+`consume` walks a buffer of operations in place. A publish costs no Python call: its subject is
+looked up in the account's sublist, and the message is written into the outbox of every receiver.
+Everything else (CONNECT, SUB, UNSUB, PING, errors) is handed to methods that the Python half
 overrides. When a buffer is done, `Hub.flush` writes each receiver's bytes with one system call.
 
 What always holds: an outbox never grows beyond `max_pending`; a receiver that would is marked slow
@@ -13,14 +13,14 @@ One thread: the event loop's.
 """
 
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
 from penstock.protocol.operations cimport (
-    ARGUMENTS_MAX, LINE_SHORT, LINE_TOO_LONG, LINE_UNKNOWN, OP_CONNECT, OP_HPUB, OP_INFO,
-    OP_MINUS_ERR, OP_PING, OP_PLUS_OK, OP_PONG, OP_PUB, OP_SUB, OP_UNSUB, SIZE_BAD, Argument, Line,
-    parse_size, put_number, read_line, split_arguments,
+    ARGUMENTS_MAX, LINE_SHORT, LINE_TOO_LONG, LINE_UNKNOWN, OP_CONNECT, OP_HMSG, OP_HPUB,
+    OP_INFO, OP_MINUS_ERR, OP_MSG, OP_PING, OP_PONG, OP_PUB, OP_SUB, OP_UNSUB, SIZE_BAD, Argument,
+    Line, parse_size, put_number, read_line, split_arguments,
 )
 from penstock.routing.outbox cimport Outbox
 from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
@@ -62,6 +62,11 @@ cdef class Hub:
         self.random_state ^= self.random_state >> 27
         return self.random_state * 0x2545F4914F6CDD1DULL
 
+    @property
+    def publisher(self):
+        """Whose message a Service is given right now; None for one of the server's own."""
+        return None if self.source == NULL else <object>self.source
+
     def publish(self, Sublist sublist not None, bytes subject not None, bytes reply,
                 bytes headers not None, bytes body not None):
         """Route a message of the server's own; give how many took it. `flush` sends it."""
@@ -77,32 +82,46 @@ cdef class Hub:
         frame.payload = payload
         frame.payload_size = len(payload)
         frame.headers_size = len(headers)
+        frame.size_text = frame.headers_text = NULL
+        frame.size_text_size = frame.headers_text_size = 0
         return route(self, sublist, None, &frame)
 
     cpdef flush(self):
         """Send what was gathered for every receiver, one system call each."""
         cdef Link link
         cdef list dirty = self.dirty
-        cdef Py_ssize_t left
+        cdef Py_ssize_t done = 0
         if not dirty:
             return
         self.dirty = []
-        for link in dirty:
-            link.is_dirty = False
-            if link.slow:
-                link.on_slow()
-                continue
-            if link.closed or link.blocked:
-                continue
-            if link.fd < 0:
-                link.drain()
-                continue
-            left = link.out.send(link.fd)
-            if left < 0:
-                link.on_lost()
-            elif left > 0:
-                link.blocked = True
-                link.on_blocked()
+        try:
+            for link in dirty:
+                done += 1
+                _send_gathered(link)
+        finally:
+            # Whoever stands behind one that failed is sent its bytes with the next flush.
+            if done < len(dirty):
+                self.dirty.extend(dirty[done:])
+
+
+cdef int _send_gathered(Link link) except -1:
+    cdef Py_ssize_t left
+    link.is_dirty = False
+    if link.slow:
+        link.on_slow()
+        return 0
+    if link.closed or link.blocked:
+        return 0
+    if link.fd < 0:
+        link.drain()
+        return 0
+    left = link.out.send(link.fd)
+    if left < 0:
+        link.on_lost()
+    elif left > 0:
+        link.blocked = True
+        link.on_blocked()
+    return 0
 
 
 cdef class Link(Receiver):
@@ -139,6 +158,12 @@ cdef class Link(Receiver):
 
     def on_client_error(self, bytes text):
         """-ERR came."""
+
+    def on_info(self, bytes text):
+        """INFO came; `text` is its JSON."""
+
+    def on_publish_line(self, bytes subject):
+        """A pedantic client wants to publish to this subject; its message is yet to come."""
 
     def on_violation(self, str kind, str text):
         """The protocol was broken; `text` is for the client, empty for nothing to say."""
@@ -177,7 +202,7 @@ cdef class Link(Receiver):
         """Read what the socket has, route it, and send what came of it."""
         cdef ssize_t got
         cdef int turns = 0
-        while not self.closed and turns < 4:
+        while not self.closed and not self.held and turns < 4:
             got = c_recv(self.fd, self.hub.buffer, self.hub.buffer_bytes, MSG_DONTWAIT)
             if got < 0:
                 if errno == EINTR:
@@ -193,15 +218,27 @@ cdef class Link(Receiver):
             if <size_t>got < self.hub.buffer_bytes:
                 break
         self.hub.flush()
+        self._stall_if_wanted()
+
+    cdef int _stall_if_wanted(self) except -1:
         if self.stall_wanted:
             self.stall_wanted = False
             if not self.closed:
                 self.on_stall()
+        return 0
 
     def feed(self, const uint8_t[::1] data not None):
         """Take bytes that came through a transport."""
         if data.shape[0] and not self.closed:
             self.consume(&data[0], data.shape[0])
+        self.hub.flush()
+        self._stall_if_wanted()
+
+    def release(self):
+        """Go on with what came since `held` was set; whoever set it has paused reading."""
+        self.held = False
+        if self.tail_used and not self.closed:
+            self._consume_tail()
         self.hub.flush()
 
     cdef int consume(self, const uint8_t* data, size_t size) except -1:
@@ -212,17 +249,34 @@ cdef class Link(Receiver):
                 self._keep_tail(data + used, size - used)
             return 0
         self._keep_tail(data, size)
-        if self.tail_used < self.tail_wanted:
-            return 0
-        used = self._parse(self.tail, self.tail_used)
-        self.tail_used -= used
-        if self.tail_used:
-            memmove(self.tail, self.tail + used, self.tail_used)
-        elif self.tail_room > TAIL_KEPT:
-            free(self.tail)
-            self.tail = NULL
-            self.tail_room = 0
+        if self.tail_used >= self.tail_wanted:
+            self._consume_tail()
         return 0
+
+    cdef int _consume_tail(self) except -1:
+        cdef Py_ssize_t used
+        self.parsing = True
+        try:
+            used = self._parse(self.tail, self.tail_used)
+        finally:
+            self.parsing = False
+        self.tail_used -= used
+        if self.closed or (self.tail_used == 0 and self.tail_room > TAIL_KEPT):
+            self._free_tail()
+        elif self.tail_used:
+            memmove(self.tail, self.tail + used, self.tail_used)
+        return 0
+
+    cdef void _free_tail(self) noexcept:
+        free(self.tail)
+        self.tail = NULL
+        self.tail_used = self.tail_room = self.tail_wanted = 0
+
+    def let_go(self):
+        """Give back the memory of what came in part and of what was not sent; for a closed link."""
+        self.out.release()
+        if not self.parsing:
+            self._free_tail()
 
     cdef int _keep_tail(self, const uint8_t* data, size_t size) except -1:
         cdef size_t room = self.tail_room if self.tail_room else 512
@@ -245,16 +299,19 @@ cdef class Link(Receiver):
         cdef Py_ssize_t line_bytes, used
         cdef Line line
         self.tail_wanted = 0
-        while at < size and not self.closed:
+        line.operation = OP_CONNECT
+        while at < size and not self.closed and not self.held:
             if not self.authorized and data[at] != 67 and data[at] != 99:
                 self.on_violation("authorization", "Authorization Violation")
                 return size
             line_bytes = read_line(data + at, size - at, self.max_control_line, &line)
-            if line_bytes == LINE_SHORT:
-                return at
-            if line_bytes == LINE_UNKNOWN:
+            if line_bytes == LINE_UNKNOWN or (
+                line.operation == OP_MSG or line.operation == OP_HMSG
+            ):
                 self.on_violation("parse", "Unknown Protocol Operation")
                 return size
+            if line_bytes == LINE_SHORT:
+                return at
             if line_bytes == LINE_TOO_LONG:
                 self.on_violation("control line", "maximum control line exceeded")
                 return size
@@ -278,7 +335,7 @@ cdef class Link(Receiver):
     ) except -2:
         # The bytes of the whole publish; 0 where more must come; -1 where the link was closed.
         cdef Argument[ARGUMENTS_MAX] arguments
-        cdef int count = split_arguments(line.text, line.text_size, arguments)
+        cdef int count = split_arguments(line.text, line.text_size, arguments, False)
         cdef int sizes = 2 if with_headers else 1
         cdef int64_t size, headers = 0
         cdef size_t whole
@@ -299,13 +356,19 @@ cdef class Link(Receiver):
             self.on_violation("payload", "Maximum Payload Violation")
             return -1
         whole = line_bytes + <size_t>size + 2
-        if available < whole:
-            self.tail_wanted = whole
-            # Bytes that cannot be the end of a payload are refused as soon as they are seen.
-            return 0
-        if start[whole - 2] != 13 or start[whole - 1] != 10:
+        if self.pedantic and not self.line_judged:
+            self.line_judged = True
+            self.on_publish_line(arguments[0].text[:arguments[0].size])
+        # Bytes that cannot be the end of a payload are refused as soon as they are seen.
+        if (available >= whole - 1 and start[whole - 2] != 13) or (
+            available >= whole and start[whole - 1] != 10
+        ):
             self.on_violation("parse", "Unknown Protocol Operation")
             return -1
+        if available < whole:
+            self.tail_wanted = whole if available == whole - 1 else whole - 1
+            return 0
+        self.line_judged = False
         frame.subject = arguments[0].text
         frame.subject_size = arguments[0].size
         frame.reply = arguments[1].text
@@ -313,6 +376,10 @@ cdef class Link(Receiver):
         frame.payload = start + line_bytes
         frame.payload_size = <size_t>size
         frame.headers_size = <size_t>headers
+        frame.size_text = arguments[count - 1].text
+        frame.size_text_size = arguments[count - 1].size
+        frame.headers_text = arguments[count - 2].text
+        frame.headers_text_size = arguments[count - 2].size
         self.in_msgs += 1
         self.in_bytes += size
         self.hub.in_msgs += 1
@@ -323,7 +390,7 @@ cdef class Link(Receiver):
     cdef int _route(self, const Frame* frame) except -1:
         cdef bytes subject
         cdef Frame mapped
-        if self.checked or self.pedantic or _is_reserved(frame):
+        if self.checked or _is_reserved(frame):
             reply = frame.reply[:frame.reply_size] if frame.reply_size else None
             subject = self.may_publish(frame.subject[:frame.subject_size], reply)
             if subject is None:
@@ -361,8 +428,6 @@ cdef class Link(Receiver):
         return 0
 
     cdef int _control(self, const Line* line) except -1:
-        cdef Argument[ARGUMENTS_MAX] arguments
-        cdef int count
         if line.operation == OP_PING:
             self.on_ping()
         elif line.operation == OP_PONG:
@@ -370,30 +435,38 @@ cdef class Link(Receiver):
         elif line.operation == OP_CONNECT:
             self.on_connect(line.text[:line.text_size])
         elif line.operation == OP_SUB:
-            count = split_arguments(line.text, line.text_size, arguments)
-            if count == 2 or count == 3:
-                self.on_subscribe(
-                    arguments[0].text[:arguments[0].size],
-                    arguments[1].text[:arguments[1].size] if count == 3 else None,
-                    arguments[count - 1].text[:arguments[count - 1].size],
-                )
-            else:
-                self.on_violation("arguments", "")
+            self._take_subscribe(line)
         elif line.operation == OP_UNSUB:
-            count = split_arguments(line.text, line.text_size, arguments)
-            if count == 1 or count == 2:
-                self.on_unsubscribe(
-                    arguments[0].text[:arguments[0].size],
-                    parse_size(&arguments[1]) if count == 2 else -1,
-                )
-            else:
-                self.on_violation("arguments", "")
+            self._take_unsubscribe(line)
         elif line.operation == OP_MINUS_ERR:
             self.on_client_error(line.text[:line.text_size])
-        elif line.operation == OP_PLUS_OK or line.operation == OP_INFO:
-            pass
+        elif line.operation == OP_INFO:
+            self.on_info(line.text[:line.text_size])
+        return 0
+
+    cdef int _take_subscribe(self, const Line* line) except -1:
+        cdef Argument[ARGUMENTS_MAX] arguments
+        cdef int count = split_arguments(line.text, line.text_size, arguments, True)
+        if count == 2 or count == 3:
+            self.on_subscribe(
+                arguments[0].text[:arguments[0].size],
+                arguments[1].text[:arguments[1].size] if count == 3 else None,
+                arguments[count - 1].text[:arguments[count - 1].size],
+            )
         else:
-            self.on_violation("parse", "Unknown Protocol Operation")
+            self.on_violation("arguments", "")
+        return 0
+
+    cdef int _take_unsubscribe(self, const Line* line) except -1:
+        cdef Argument[ARGUMENTS_MAX] arguments
+        cdef int count = split_arguments(line.text, line.text_size, arguments, True)
+        if count == 1 or count == 2:
+            self.on_unsubscribe(
+                arguments[0].text[:arguments[0].size],
+                parse_size(&arguments[1]) if count == 2 else -1,
+            )
+        else:
+            self.on_violation("arguments", "")
         return 0
 
     # Going out
@@ -466,10 +539,13 @@ cdef class Link(Receiver):
             p[0] = 32
             p += 1
         if with_headers:
-            p += put_number(p, frame.headers_size)
+            p += _put_size(p, frame.headers_size, frame.headers_text, frame.headers_text_size)
             p[0] = 32
             p += 1
-        p += put_number(p, body)
+        if skipped:
+            p += put_number(p, body)
+        else:
+            p += _put_size(p, body, frame.size_text, frame.size_text_size)
         p[0] = 13
         p[1] = 10
         p += 2
@@ -497,8 +573,20 @@ cdef class Link(Receiver):
         self.in_bytes += size
 
 
-cdef inline bint _begins(const uint8_t* text, size_t size, const char* start, size_t length) noexcept:
+cdef inline bint _begins(
+    const uint8_t* text, size_t size, const char* start, size_t length
+) noexcept:
     return size >= length and memcmp(text, start, length) == 0
+
+
+cdef inline size_t _put_size(
+    uint8_t* out, size_t size, const uint8_t* text, size_t text_size
+) noexcept:
+    # A size as its publisher wrote it, leading zeros and all; as a plain number where nobody did.
+    if text == NULL:
+        return put_number(out, size)
+    memcpy(out, text, text_size)
+    return text_size
 
 
 cdef bint _is_reserved(const Frame* frame) noexcept:
@@ -508,11 +596,14 @@ cdef bint _is_reserved(const Frame* frame) noexcept:
             return True
         if _begins(frame.subject, frame.subject_size, "_GR_.", 5):
             return True
+        if _begins(frame.subject, frame.subject_size, "$GR.", 4):
+            return True
     if frame.reply_size and (frame.reply[0] == 36 or frame.reply[0] == 95):
         return (
             _begins(frame.reply, frame.reply_size, "$JS.ACK.", 8)
             or _begins(frame.reply, frame.reply_size, "_R_.", 4)
             or _begins(frame.reply, frame.reply_size, "_GR_.", 5)
+            or _begins(frame.reply, frame.reply_size, "$GR.", 4)
         )
     return False
 
@@ -563,7 +654,7 @@ cdef int _offer(Hub hub, Link source, Subscription subscription, const Frame* fr
     return 1
 
 
-cdef int route(Hub hub, Sublist sublist, Link source, const Frame* frame) except -1:
+cdef int _spread(Hub hub, Sublist sublist, Link source, const Frame* frame) except -1:
     # Deliver to every plain subscription and to one member of each queue group; how many took it.
     cdef Matches found = sublist.match(frame.subject, frame.subject_size)
     cdef list members
@@ -580,3 +671,13 @@ cdef int route(Hub hub, Sublist sublist, Link source, const Frame* frame) except
                 taken += 1
                 break
     return taken
+
+
+cdef int route(Hub hub, Sublist sublist, Link source, const Frame* frame) except -1:
+    # As `_spread`, while the hub knows whose message it is; a service may publish within.
+    cdef void* outer = hub.source
+    hub.source = NULL if source is None else <void*>source
+    try:
+        return _spread(hub, sublist, source, frame)
+    finally:
+        hub.source = outer

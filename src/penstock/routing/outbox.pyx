@@ -56,6 +56,8 @@ cdef class Outbox:
         return self.data + self.end
 
     cdef int put(self, const void* data, size_t size) except -1:
+        if size == 0:
+            return 0
         memcpy(self.reserve(size), data, size)
         self.end += size
         return 0
@@ -99,6 +101,10 @@ cdef class Outbox:
         if self.room > ROOM_KEPT:
             self.release()
         return taken
+
+    def clear(self):
+        """Forget everything that waits, and give its memory back."""
+        self.release()
 
     def __len__(self):
         return self.pending()

@@ -15,6 +15,11 @@ cdef struct Frame:
     const uint8_t* payload
     size_t payload_size
     size_t headers_size
+    # The sizes as the publisher wrote them; NULL where nobody did.
+    const uint8_t* size_text
+    size_t size_text_size
+    const uint8_t* headers_text
+    size_t headers_text_size
 
 
 cdef class Receiver:

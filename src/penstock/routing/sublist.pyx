@@ -9,12 +9,11 @@ One thread: the event loop's.
 """
 
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
 from penstock.errors import UsageError
-from penstock.subjects import is_valid_subject
 
 cdef enum:
     # 8,192 subjects remembered: 256 KiB of slots for each account that is used.
@@ -99,9 +98,10 @@ cdef class Sublist:
     def insert(self, Subscription subscription not None):
         """Add a subscription; raises UsageError for a subject that cannot be subscribed to."""
         cdef Node node = self.root, child
-        if not is_valid_subject(subscription.subject):
+        cdef list tokens = subscription.subject.split(b".")
+        if b"" in tokens or b">" in tokens[:-1]:
             raise UsageError(f"not a subject: {subscription.subject!r}")
-        for token in subscription.subject.split(b"."):
+        for token in tokens:
             if token == b"*":
                 if node.star is None:
                     node.star = Node()
@@ -224,6 +224,21 @@ cdef class Sublist:
             if node.rest is not None:
                 nodes.append(node.rest)
 
+    def statistics(self):
+        """Give inserts, removes, subjects remembered, and their fan-outs: largest and total."""
+        cdef Py_ssize_t place, fanout, cached = 0, largest = 0, total = 0
+        cdef Matches found
+        cdef uint64_t changes = self.generation - 1
+        if self.slots != NULL:
+            for place in range(SLOTS):
+                if self.slots[place].generation == self.generation:
+                    found = <Matches>self.slots[place].matches
+                    fanout = len(found.plain) + len(found.queues)
+                    cached += 1
+                    total += fanout
+                    largest = max(largest, fanout)
+        return (changes + self.count) // 2, (changes - self.count) // 2, cached, largest, total
+
     @property
     def cached(self):
         """How many subjects are remembered right now."""
@@ -243,16 +258,22 @@ cdef _take(Node node, list plain, dict groups):
 
 
 cdef _collect(Node node, list tokens, Py_ssize_t place, list plain, dict groups):
-    cdef Py_ssize_t count = len(tokens)
+    # The order is the reference's: it decides whose subscription hears that nobody answers.
+    cdef Py_ssize_t last = len(tokens) - 1
     cdef Node child
-    while place < count:
+    while True:
         if node.rest is not None:
             _take(node.rest, plain, groups)
+        child = node.children.get(tokens[place])
+        if place == last:
+            if child is not None:
+                _take(child, plain, groups)
+            if node.star is not None:
+                _take(node.star, plain, groups)
+            return
         if node.star is not None:
             _collect(node.star, tokens, place + 1, plain, groups)
-        child = node.children.get(tokens[place])
         if child is None:
             return
         node = child
         place += 1
-    _take(node, plain, groups)

@@ -18,10 +18,9 @@ import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.security.accounts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
-from penstock.security.certificates import PeerCertificate
 from penstock.security.configured_users import (
     AccountOptions,
     AuthorizationOptions,
@@ -36,6 +35,10 @@ from penstock.security.nkeys import is_signed
 from penstock.security.passwords import Secret
 from penstock.security.permissions import Permissions
 from penstock.security.users import User
+
+if TYPE_CHECKING:
+    # Reading certificates takes a library that a server without TLS need not load.
+    from penstock.security.certificates import PeerCertificate
 
 HIDDEN = "[REDACTED]"
 """What stands for a token wherever a user's name is shown."""
@@ -229,6 +232,10 @@ class Authenticator:
         )
         simple = self._simple.password
         return any(plain) or not (simple.is_empty or simple.is_slow)
+
+    def has_user(self, connect: ConnectFields) -> bool:
+        """Tell whether the user or nkey that a client names is one of the users."""
+        return connect.nkey in self._nkeys or connect.user in self._users
 
     def authenticate(
         self,

@@ -1,1 +1,1 @@
-"""The server: where the concrete parts meet. `server.Server` is the one object to start and stop."""
+"""The server: where the concrete parts meet. `server.Server` is what to start and stop."""

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.clock import Clock
-from penstock.config.options import ServerOptions
+from penstock.config.options import AuthorizationOptions, ServerOptions
+from penstock.config.reading import changed
 from penstock.net.connection import Connection
 from penstock.protocol.handshake import ConnectOptions
 from penstock.routing.sublist import Sublist
 from penstock.routing.transforms import SubjectMappings
 from penstock.security.accounts import Account, AccountLimits, Accounts
-from penstock.security.authenticator import Authenticator
+from penstock.security.authenticator import Authenticator, Identity
 from penstock.server.rights import Rights
 
 GLOBAL_ACCOUNT = "$G"
@@ -46,7 +47,7 @@ class Identities:
         """Take over users, accounts and mappings; raises UsageError for what cannot be."""
         tls = options.tls
         self.authenticator = Authenticator.from_options(
-            authorization=options.authorization,
+            authorization=_stated(options.authorization),
             accounts=options.accounts,
             system_account=self.system_account_name,
             no_auth_user=options.no_auth_user or None,
@@ -56,7 +57,8 @@ class Identities:
             ),
             random_bytes=self._random_bytes,
         )
-        self._no_auth_user = options.no_auth_user
+        # Asked for each CONNECT, and answered by looking at every user.
+        self.is_slow = self.authenticator.is_slow
         wanted = {GLOBAL_ACCOUNT, self.system_account_name, *options.accounts}
         self.accounts.declare(GLOBAL_ACCOUNT, mappings=self._mappings(options.mappings))
         for name, account in options.accounts.items():
@@ -71,8 +73,8 @@ class Identities:
                 ),
                 mappings=self._mappings(account.mappings),
             )
-        for account in [each for each in self.accounts if each.name not in wanted]:
-            self.accounts.remove(account.name)
+        for name in [each.name for each in self.accounts if each.name not in wanted]:
+            self.accounts.remove(name)
 
     def _mappings(self, declared: Any) -> SubjectMappings | None:
         return SubjectMappings(declared, random_below=self._random_below) if declared else None
@@ -95,33 +97,33 @@ class Identities:
         """Tell whether INFO must carry something to sign."""
         return self.authenticator.needs_nonce
 
-    def authenticate(
-        self, connection: Connection, options: ConnectOptions, *, certificate: Any = None
-    ) -> Rights | None:
-        """Give what a client may; None for nobody who may connect."""
-        identity = self.authenticator.authenticate(
+    def identify(self, connection: Connection, options: ConnectOptions) -> Identity | None:
+        """Find out who a client is; None for nobody who may connect. Any thread; may be slow."""
+        return self.authenticator.authenticate(
             options,
             nonce=connection.nonce,
-            peer_certificate=certificate,
+            peer_certificate=connection.peer_certificate,
             connection_type="WEBSOCKET" if connection.kind == "websocket" else "STANDARD",
         )
-        if identity is None:
-            return None
-        account = self.accounts.find(identity.account)
-        if account is None:
+
+    def rights_of(self, identity: Identity | None) -> Rights | None:
+        """Give what somebody may; None for nobody, or where the account is gone."""
+        account = self.accounts.find(identity.account) if identity is not None else None
+        if identity is None or account is None:
             return None
         return self._rights(account, identity.user, identity.permissions)
 
     def anonymous(self) -> Rights:
         """Give what a client may before it said who it is, where nobody has to."""
         if self.required:
-            user = self.authenticator.authenticate(ConnectOptions())
-            account = self.accounts.find(user.account) if user is not None else None
-            if user is not None and account is not None:
-                return self._rights(account, user.user, user.permissions)
+            rights = self.rights_of(self.authenticator.authenticate(ConnectOptions()))
+            if rights is not None:
+                return rights
         return self._rights(self.accounts.global_account, "", None)
 
-    def _rights(self, account: Account[Sublist, SubjectMappings], user: str, permissions: Any) -> Rights:
+    def _rights(
+        self, account: Account[Sublist, SubjectMappings], user: str, permissions: Any
+    ) -> Rights:
         return Rights(account, user=user, permissions=permissions, clock=self._clock)
 
     def join(self, connection: Connection, rights: Rights) -> bool:
@@ -134,3 +136,9 @@ class Identities:
         """Take a closed connection out of its account."""
         if connection.identity is not None:
             connection.identity.account.leave(connection)
+
+
+def _stated(authorization: AuthorizationOptions) -> AuthorizationOptions | None:
+    """Give the block if it says anything of users; where it does not, it is as if it was absent."""
+    absent = changed(AuthorizationOptions(), timeout_s=authorization.timeout_s)
+    return None if authorization == absent else authorization

@@ -2,83 +2,162 @@
 
     [PID] 2026/11/16 00:31:32.474743 [INF] text
 
-To standard error, or to a file that can be reopened and is rotated at a size limit.
+To standard error, or to a file that can be reopened and is rotated at a size limit. A log that
+cannot be written stops nothing. A line is a line: what came from a client cannot break it.
+
+One thread: the event loop's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import sys
+import re
 import time
-from typing import TextIO
+from io import FileIO
+from pathlib import Path
+from typing import Protocol
 
 from penstock.clock import Clock
+
+
+class LogOptions(Protocol):
+    """The options that a log looks at."""
+
+    @property
+    def log_file(self) -> str:
+        """Where it goes; "" for standard error."""
+        ...
+
+    @property
+    def debug(self) -> bool:
+        """Whether DBG lines are wanted."""
+        ...
+
+    @property
+    def trace(self) -> bool:
+        """Whether TRC lines are wanted."""
+        ...
+
+    @property
+    def logtime(self) -> bool:
+        """Whether lines begin with the time."""
+        ...
+
+    @property
+    def logtime_utc(self) -> bool:
+        """Whether that is in UTC."""
+        ...
+
+    @property
+    def log_size_limit(self) -> int:
+        """Bytes after which a new file begins; 0 for never."""
+        ...
+
+    @property
+    def log_max_files(self) -> int:
+        """Files that are kept, the current one counted; 0 for all."""
+        ...
 
 
 class Log:
     """Writes log lines; see the module."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        *,
-        path: str = "",
-        debug: bool = False,
-        trace: bool = False,
-        with_time: bool = True,
-        utc: bool = False,
-        size_limit: int = 0,
-    ) -> None:
+    def __init__(self, clock: Clock, options: LogOptions) -> None:
+        """Open it; raises OSError."""
         self._clock = clock
-        self._path = path
-        self.debug = debug
-        self.trace = trace
-        self._with_time = with_time
-        self._utc = utc
-        self._size_limit = size_limit
         self._pid = os.getpid()
-        self._file: TextIO = sys.stderr
-        self._written = 0
-        self.reopen()
+        self._standard_error = _standard_error()
+        self._file: FileIO | None = None
+        self._written_bytes = 0
+        self._options = options
+        self._open()
+
+    @property
+    def is_file(self) -> bool:
+        """Tell whether it goes to a file."""
+        return self._file is not None
+
+    @property
+    def debug(self) -> bool:
+        """Tell whether DBG lines are written, so that none need be made in vain."""
+        return self._options.debug
+
+    def configure(self, options: LogOptions) -> None:
+        """Go on as other options say; raises OSError, and then goes on as before."""
+        before = self._options
+        self._options = options
+        if options.log_file != before.log_file:
+            try:
+                self._open()
+            except OSError:
+                self._options = before
+                raise
 
     def reopen(self) -> None:
-        """Open the log file anew, as after it was moved away."""
-        if self._path:
-            if self._file is not sys.stderr:
-                self._file.close()
-            self._file = open(self._path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115
-            self._written = self._file.tell()
+        """Open the file anew, as after it was moved away; raises OSError."""
+        self._open()
+
+    def _open(self) -> None:
+        path = self._options.log_file
+        opened = FileIO(path, "a") if path else None
+        self.close()
+        self._file = opened
+        self._written_bytes = 0 if opened is None else opened.seek(0, os.SEEK_END)
 
     def line(self, level: str, text: str) -> None:
         """Write a line; DBG and TRC only where they were asked for."""
-        if (level == "DBG" and not self.debug) or (level == "TRC" and not self.trace):
+        options = self._options
+        if (level == "DBG" and not options.debug) or (level == "TRC" and not options.trace):
             return
-        stamp = f"{self._stamp()} " if self._with_time else ""
-        line = f"[{self._pid}] {stamp}[{level}] {text}\n"
+        stamp = f"{self._stamp()} " if options.logtime else ""
+        shown = text if text.isprintable() else _printable(text)
+        line = f"[{self._pid}] {stamp}[{level}] {shown}\n".encode()
         try:
-            self._file.write(line)
-            self._file.flush()
+            # Nothing is buffered: what a full disk does not take is lost, and holds no memory.
+            (self._file or self._standard_error).write(line)
+            self._written_bytes += len(line)
+            if self.is_file and 0 < options.log_size_limit < self._written_bytes:
+                self._rotate()
         except (OSError, ValueError):
-            # A log that cannot be written must not stop the server.
             return
-        self._written += len(line)
-        if self._path and 0 < self._size_limit < self._written:
-            self._rotate()
 
     def _stamp(self) -> str:
         now_ns = self._clock.now_ns()
-        parts = time.gmtime(now_ns // 10**9) if self._utc else time.localtime(now_ns // 10**9)
+        as_parts = time.gmtime if self._options.logtime_utc else time.localtime
+        parts = as_parts(now_ns // 10**9)
         return f"{time.strftime('%Y/%m/%d %H:%M:%S', parts)}.{now_ns // 1000 % 10**6:06d}"
 
     def _rotate(self) -> None:
-        stamp = time.strftime("%Y.%m.%d.%H.%M.%S", time.gmtime(self._clock.now_ns() // 10**9))
-        self._file.close()
-        os.replace(self._path, f"{self._path}.{stamp}.{self._clock.now_ns() % 10**9:09d}")
-        self._file = sys.stderr
-        self.reopen()
+        now_ns = self._clock.now_ns()
+        stamp = time.strftime("%Y.%m.%d.%H.%M.%S", time.gmtime(now_ns // 10**9))
+        path = Path(self._options.log_file)
+        path.rename(f"{path}.{stamp}.{now_ns % 10**9:09d}")
+        self._open()
+        kept = self._options.log_max_files
+        if kept > 0:
+            rotated = re.compile(re.escape(path.name) + r"(\.[0-9]{2,4}){6}\.[0-9]{9}")
+            old = sorted(each for each in path.parent.iterdir() if rotated.fullmatch(each.name))
+            for each in old[: max(len(old) - kept + 1, 0)]:
+                each.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the file."""
-        if self._file is not sys.stderr:
-            self._file.close()
-            self._file = sys.stderr
+        """Close the file; what comes then goes to standard error."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None
+
+
+def _standard_error() -> FileIO:
+    try:
+        return FileIO(2, "w", closefd=False)
+    except OSError:
+        # It was closed before the process began.
+        return FileIO(os.devnull, "w")
+
+
+def _printable(text: str) -> str:
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )

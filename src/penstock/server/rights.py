@@ -63,7 +63,8 @@ class Rights:
 
     def note_reply(self, reply: bytes) -> None:
         """Let the user answer to a reply subject that it was given."""
-        assert self._responses is not None and self.permissions is not None
+        assert self._responses is not None
+        assert self.permissions is not None
         if not self.permissions.may_publish(reply):
             self._responses.note(reply, self._clock.monotonic_ns())
 

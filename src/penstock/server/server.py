@@ -1,7 +1,8 @@
 """The composition root: builds the parts of a server, starts and stops them in order.
 
 Start and stop read from top to bottom. Everything runs on one event loop; what is decided about a
-connection is in `net.connection`, who it is in `identity`, what monitoring shows in `monitor`.
+connection is in `net.connection`, who it is in `identities`, how a running server takes other
+options in `reloading`, what belongs to the process in `process`.
 
     async with Server(ServerOptions(port=-1)) as server:
         print(server.url)
@@ -12,22 +13,34 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
+from penstock.config.load import settled
 from penstock.config.options import ServerOptions
+from penstock.config.reading import changed
+from penstock.errors import CannotListen
+from penstock.limits import PASSWORD_THREADS_MAX
+from penstock.monitor.facts import ConnectionFacts
 from penstock.net.closing import ClosedReason
 from penstock.net.connection import Connection
 from penstock.net.listener import Listener
 from penstock.protocol.handshake import ConnectOptions, encode_info
 from penstock.routing.link import Hub
+from penstock.security.authenticator import Authenticator, Identity
 from penstock.security.identifiers import new_nonce, new_server_id, new_xkey
+from penstock.server.encryption import note_encryption, tls_terms
 from penstock.server.identities import Identities
-from penstock.server.rights import Rights
 from penstock.server.log import Log
+from penstock.server.monitoring import Monitoring, ServerSource, closed_facts
+from penstock.server.rights import Rights
+from penstock.server.system_services import SystemServices
 from penstock.server.version import API_LEVEL, GIT_COMMIT, GO_VERSION, NATS_VERSION
+
 
 class Server:
     """A NATS server; see the module."""
@@ -40,27 +53,36 @@ class Server:
         random_bytes: Callable[[int], bytes] = os.urandom,
         log: Log | None = None,
     ) -> None:
-        self.options = options or ServerOptions(host="127.0.0.1")
+        """Build it; raises UsageError for users or certificates that cannot be."""
+        self.options = settled(options or ServerOptions(host="127.0.0.1"))
         self.clock: Clock = clock or SystemClock()
         self.random_bytes = random_bytes
-        self.logger = log or Log(self.clock, debug=self.options.debug, trace=self.options.trace)
+        self.logger = log or Log(self.clock, self.options)
         self.hub = Hub(int.from_bytes(random_bytes(8), "little"))
         self.server_id = new_server_id(random_bytes)
         self.xkey = new_xkey(random_bytes)
         self.name = self.options.server_name or self.server_id
-        self.identities = Identities(
-            self.options, clock=self.clock, random_bytes=random_bytes
-        )
+        self.identities = Identities(self.options, clock=self.clock, random_bytes=random_bytes)
+        self.tls = tls_terms(self.options.tls, self.clock, is_optional=self.options.allow_non_tls)
         self.connections: dict[int, Connection] = {}
-        self.closed: deque[Connection] = deque(maxlen=max(self.options.max_closed_clients, 0))
+        self.closed: deque[ConnectionFacts] = deque(maxlen=max(self.options.max_closed_clients, 0))
         self.total_connections = 0
         self.slow_receivers = 0
         self.stale_connections = 0
         self.start_ns = 0
+        self.config_load_ns = 0
+        # The digest of the configuration file, and how to read it again, where there is one.
+        self.config_digest = ""
+        self.ask_reload: Callable[[], None] | None = None
+        self.source = ServerSource(self)
+        self.monitoring = Monitoring(self, self.source)
+        self.system = SystemServices(self)
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by start
-        self.lame = False
-        self._cid = 4
-        self._listener: Listener | None = None
+        # The numbers before belong to the server's own clients in the system account.
+        self._cid = 3
+        self._client_listener: Listener | None = None
+        self._listeners: list[Listener] = []
+        self._password_threads: ThreadPoolExecutor | None = None
         self._stopped = asyncio.Event()
 
     # What connections ask of their host
@@ -79,11 +101,13 @@ class Server:
         """Write to the log."""
         self.logger.line(level, text)
 
-    def info_line(self, connection: Connection, *, connect_info: bool) -> bytes:
+    def info_line(self, connection: Connection, *, connect_info: bool, lame: bool = False) -> bytes:
         """Give INFO as a connection shall see it."""
-        return encode_info(self.info_fields(connection, connect_info=connect_info))
+        return encode_info(self.info_fields(connection, connect_info=connect_info, lame=lame))
 
-    def info_fields(self, connection: Connection, *, connect_info: bool) -> dict[str, Any]:
+    def info_fields(
+        self, connection: Connection, *, connect_info: bool, lame: bool = False
+    ) -> dict[str, Any]:
         """Give INFO's fields in their order; None leaves one out."""
         options = self.options
         identity: Rights | None = connection.identity if connect_info else None
@@ -98,44 +122,92 @@ class Server:
             "host": options.host,
             "port": self.port,
             "headers": self.headers_supported or None,
-            "auth_required": self.identities.asks_for_credentials or None,
-            "tls_required": (tls is not None and not options.allow_non_tls) or None,
-            "tls_verify": (tls is not None and (tls.verify or tls.verify_and_map)) or None,
-            "tls_available": (tls is not None and options.allow_non_tls) or None,
+            "auth_required": _true(
+                self.identities.required if connect_info else self.identities.asks_for_credentials
+            ),
+            "tls_required": _true(
+                tls is not None and (not options.allow_non_tls or connection.tls_first)
+            ),
+            "tls_verify": _true(tls is not None and (tls.verify or tls.verify_and_map)),
+            "tls_available": _true(tls is not None and options.allow_non_tls),
             "max_payload": connection.max_payload,
             "client_id": connection.cid,
             "client_ip": connection.ip,
             "nonce": connection.nonce or None,
-            "ldm": True if self.lame else None,
-            "connect_info": True if connect_info else None,
+            "ldm": _true(lame),
+            "connect_info": _true(connect_info),
             "remote_account": identity.account_name if identity is not None else None,
-            "acc_is_sys": (
-                True
-                if identity is not None
+            "acc_is_sys": _true(
+                identity is not None
                 and identity.account_name == self.identities.system_account_name
-                else None
             ),
             "api_lvl": API_LEVEL,
             "xkey": self.xkey,
         }
 
-    def authenticate(self, connection: Connection, options: ConnectOptions) -> Rights | None:
-        """Find out who a client is; None where it was refused and closed."""
+    def secured(self, connection: Connection, tls: ssl.SSLObject) -> str:
+        """Note that a connection's TLS handshake is done; a reason to end it, or ""."""
+        self.log("DBG", f"{connection} - TLS handshake complete")
+        refusal = note_encryption(connection, tls, self.tls)
+        version, cipher = connection.tls_version, connection.tls_cipher
+        self.log("DBG", f"{connection} - TLS version {version}, cipher suite {cipher}")
+        return refusal
+
+    def authenticate(self, connection: Connection, options: ConnectOptions) -> None:
+        """Find out who a client is, and admit or refuse it; later where that takes its time."""
         if options.account or options.new_account:
             connection.refuse("Authorization Violation", ClosedReason.AUTHENTICATION_VIOLATION)
-            return None
-        identity = self.identities.authenticate(connection, options)
-        if identity is None:
-            self.log("ERR", f"{connection} - authentication error")
-            connection.refuse("Authorization Violation", ClosedReason.AUTHENTICATION_VIOLATION)
-            return None
-        if not self.identities.join(connection, identity):
+        elif not self.identities.is_slow:
+            self._identified(connection, self.identities.identify(connection, options))
+        else:
+            connection.hold()
+            users = self.identities.authenticator
+            found = self.identify_later(connection)
+            found.add_done_callback(lambda done: self._identified_later(connection, done, users))
+
+    def identify_later(self, connection: Connection) -> asyncio.Future[Identity | None]:
+        """Find out who a client is on another thread: a bcrypt hash takes a while."""
+        if self._password_threads is None:
+            self._password_threads = ThreadPoolExecutor(PASSWORD_THREADS_MAX, "passwords")
+        return self.loop.run_in_executor(
+            self._password_threads, self.identities.identify, connection, connection.options
+        )
+
+    def _identified_later(
+        self, connection: Connection, found: asyncio.Future[Identity | None], users: Authenticator
+    ) -> None:
+        if connection.closed or found.cancelled():
+            return
+        if users is not self.identities.authenticator:
+            # The users were reloaded meanwhile; what the old ones say does not count any more.
+            self.authenticate(connection, connection.options)
+            if not self.identities.is_slow:
+                connection.proceed()
+            return
+        if found.exception() is not None:
+            self.log("ERR", f"{connection} - authentication failed: {found.exception()!r}")
+        self._identified(connection, None if found.exception() is not None else found.result())
+        connection.proceed()
+
+    def _identified(self, connection: Connection, identity: Identity | None) -> None:
+        rights = self.identities.rights_of(identity)
+        if rights is None:
+            self.refuse_unknown(connection)
+        elif not self.identities.join(connection, rights):
             connection.refuse(
                 "maximum account active connections exceeded",
                 ClosedReason.MAX_ACCOUNT_CONNECTIONS,
             )
-            return None
-        return identity
+        else:
+            connection.admit(rights)
+            self.system.events.connected(connection)
+
+    def refuse_unknown(self, connection: Connection) -> None:
+        """Close a connection whose client is nobody that may connect."""
+        user = connection.options.user
+        who = f' - User "{user}"' if user else ""
+        self.log("ERR", f"{connection} - authentication error{who}")
+        connection.refuse("Authorization Violation", ClosedReason.AUTHENTICATION_VIOLATION)
 
     def left(self, connection: Connection, reason: ClosedReason) -> None:
         """Forget a connection that has closed."""
@@ -144,18 +216,25 @@ class Server:
         self.identities.leave(connection)
         if reason in (ClosedReason.SLOW_PENDING_BYTES, ClosedReason.SLOW_WRITE_DEADLINE):
             self.slow_receivers += 1
+            if connection.identity is not None:
+                connection.identity.account.slow_receivers += 1
         if reason is ClosedReason.STALE_CONNECTION:
             self.stale_connections += 1
-        self.closed.append(connection)
+        self.closed.append(closed_facts(connection))
+        self.system.events.disconnected(connection, reason)
         self.log("DBG", f"{connection} - Client connection closed: {reason}")
 
     # Coming in
 
-    def _accepted(self, sock: socket.socket) -> None:
+    def new_cid(self) -> int:
+        """Give a number that no client has, nor any part of the server that is one."""
         self._cid += 1
+        return self._cid
+
+    def _accepted(self, sock: socket.socket) -> None:
         self.total_connections += 1
         try:
-            connection = Connection(self, sock, self._cid)
+            connection = Connection(self, sock, self.new_cid())
         except OSError:
             sock.close()
             return
@@ -165,24 +244,25 @@ class Server:
         self.connections[connection.cid] = connection
         self.log("DBG", f"{connection} - Client connection created")
         if 0 < limit < len(self.connections):
+            if self.tls is None or self.tls.first_delay_s is None:
+                connection.send_info()
+            self.log("ERR", f"{connection} - maximum connections exceeded")
             connection.refuse("maximum connections exceeded", ClosedReason.MAX_CONNECTIONS)
             return
-        if not self.identities.required:
-            connection.become(self.identities.anonymous())
-            self.identities.join(connection, connection.identity)
-        elif not self.identities.asks_for_credentials:
-            connection.become(self.identities.anonymous())
-            self.identities.join(connection, connection.identity)
         waits = self.identities.asks_for_credentials
+        if not waits:
+            connection.become(self.identities.anonymous())
+            self.identities.join(connection, connection.identity)
         timeout_s = self.options.authorization.timeout_s if waits else None
-        connection.start(auth_timeout_s=timeout_s)
+        connection.start(auth_timeout_s=timeout_s, tls=self.tls)
 
     # Living
 
     @property
     def port(self) -> int:
         """The port that clients connect to."""
-        return self._listener.port if self._listener is not None else self.options.port
+        listener = self._client_listener
+        return listener.port if listener is not None else self.options.port
 
     @property
     def url(self) -> str:
@@ -191,21 +271,62 @@ class Server:
         return f"nats://{host}:{self.port}"
 
     async def start(self) -> None:
-        """Open the doors; raises OSError where a port cannot be had."""
+        """Open the doors; raises CannotListen where a port cannot be had."""
         self.loop = asyncio.get_running_loop()
-        self.start_ns = self.clock.now_ns()
+        self.start_ns = self.config_load_ns = self.clock.now_ns()
         self._stopped.clear()
-        self._listener = Listener(
-            self.loop, self.options.host, self.options.port, self._accepted
-        )
-        self._listener.start()
+        self._client_listener = self._listen(self.options.host, self.options.port, self._accepted)
+        # From now on a port that was to be any is the one that it became.
+        self.options = changed(self.options, port=self._client_listener.port)
+        try:
+            await self.monitoring.start()
+        except OSError as error:
+            self.close_doors()
+            port = self.options.http_port or self.options.https_port
+            raise _cannot_listen("monitoring", self.options.http_host, port, error) from None
+        self.system.start()
+        for listener in self._listeners:
+            listener.start()
+
+    def _listen(self, host: str, port: int, accept: Callable[[socket.socket], None]) -> Listener:
+        try:
+            listener = Listener(self.loop, host, port, accept)
+        except OSError as error:
+            raise _cannot_listen("clients", host, port, error) from None
+        self._listeners.append(listener)
+        return listener
+
+    def close_doors(self) -> None:
+        """Let nobody new in."""
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+
+    def clients(self) -> list[Connection]:
+        """Give the connections of clients, the oldest first."""
+        return list(self.connections.values())
+
+    def tell_lame_duck(self, connections: Iterable[Connection]) -> None:
+        """Tell clients that understand it that this server will go."""
+        for connection in connections:
+            if connection.connected and connection.options.protocol >= 1:
+                connection.write(self.info_line(connection, connect_info=False, lame=True))
+        self.hub.flush()
+
+    def random_below(self, bound: int) -> int:
+        """Give a number from 0 to below `bound`."""
+        return int.from_bytes(self.random_bytes(8), "little") % bound
 
     async def stop(self) -> None:
         """Close the doors and every connection."""
-        if self._listener is not None:
-            self._listener.close()
-        for connection in list(self.connections.values()):
+        self.close_doors()
+        await self.monitoring.stop()
+        self.system.stop()
+        for connection in self.clients():
             connection.close(ClosedReason.SERVER_SHUTDOWN)
+        if self._password_threads is not None:
+            self._password_threads.shutdown(wait=False, cancel_futures=True)
+            self._password_threads = None
         self._stopped.set()
 
     async def wait_stopped(self) -> None:
@@ -221,3 +342,14 @@ class Server:
         """Stop."""
         await self.stop()
 
+
+def _cannot_listen(what: str, host: str, port: int, error: OSError) -> CannotListen:
+    if isinstance(error, socket.gaierror):
+        return CannotListen(what, host, port, "no such host")
+    reason = os.strerror(error.errno) if error.errno else "failed"
+    return CannotListen(what, host, port, f"{reason[:1].lower()}{reason[1:]}")
+
+
+def _true(value: bool) -> bool | None:
+    # A field of INFO that is there only when it is true.
+    return True if value else None

@@ -1,0 +1,65 @@
+"""The pages of what this server does not have: routes, gateways, leaf nodes, JetStream.
+
+They answer as the reference server does where these are switched off. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.monitor.facts import Source
+from penstock.monitor.rendering import timestamp
+
+
+def routez(source: Source) -> dict[str, Any]:
+    """Give the routes."""
+    server = source.server()
+    return {
+        "server_id": server.id,
+        "server_name": server.name,
+        "now": timestamp(source.now_ns()),
+        "num_routes": 0,
+        "routes": [],
+    }
+
+
+def gatewayz(source: Source) -> dict[str, Any]:
+    """Give the gateways."""
+    return {
+        "server_id": source.server().id,
+        "now": timestamp(source.now_ns()),
+        "outbound_gateways": {},
+        "inbound_gateways": {},
+    }
+
+
+def leafz(source: Source) -> dict[str, Any]:
+    """Give the leaf nodes."""
+    return {
+        "server_id": source.server().id,
+        "now": timestamp(source.now_ns()),
+        "leafnodes": 0,
+        "leafs": [],
+    }
+
+
+def jsz(source: Source) -> dict[str, Any]:
+    """Give JetStream's state."""
+    return {
+        "memory": 0,
+        "storage": 0,
+        "reserved_memory": 0,
+        "reserved_storage": 0,
+        "accounts": 0,
+        "ha_assets": 0,
+        "api": {"level": 0, "total": 0, "errors": 0},
+        "server_id": source.server().id,
+        "now": timestamp(source.now_ns()),
+        "disabled": True,
+        "config": {"max_memory": 0, "max_storage": 0},
+        "streams": 0,
+        "consumers": 0,
+        "messages": 0,
+        "bytes": 0,
+        "total": 0,
+    }

@@ -1,0 +1,208 @@
+"""The page of connections: which ones, in which order, which part of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from penstock.config.durations import format_duration
+from penstock.errors import UsageError
+from penstock.monitor.facts import ConnectionFacts, Source, SubscriptionFacts
+from penstock.monitor.queries import Query
+from penstock.monitor.rendering import age, timestamp, without_empty
+from penstock.subjects import patterns_overlap
+
+PAGE_SIZE = 1024
+"""Connections on a page where the request does not say."""
+
+GLOBAL_ACCOUNT = "$G"
+OPEN, CLOSED, ANY = 0, 1, 2
+
+_SORTS: dict[str, tuple[Callable[[ConnectionFacts], Any], bool]] = {
+    "cid": (lambda each: each.cid, False),
+    "start": (lambda each: each.cid, False),
+    "subs": (lambda each: each.subscription_count, True),
+    "pending": (lambda each: each.pending_bytes, True),
+    "msgs_to": (lambda each: each.sent.msgs, True),
+    "msgs_from": (lambda each: each.received.msgs, True),
+    "bytes_to": (lambda each: each.sent.bytes, True),
+    "bytes_from": (lambda each: each.received.bytes, True),
+    "last": (lambda each: each.last_activity_ns, True),
+    "idle": (lambda each: each.last_activity_ns, False),
+    "uptime": (lambda each: each.start_ns, True),
+    "stop": (lambda each: each.stop_ns, True),
+    "reason": (lambda each: each.reason, False),
+    "rtt": (lambda each: each.rtt_ns, True),
+}
+"""By what, and whether the largest comes first."""
+
+
+class ConnzOptions(msgspec.Struct, frozen=True):
+    """What a request for connections may ask; the names are those of the wire."""
+
+    sort: str = ""
+    auth: bool = False
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
+    offset: int = 0
+    limit: int = 0
+    cid: int = 0
+    mqtt_client: str = ""
+    state: int = OPEN
+    user: str = ""
+    acc: str = ""
+    filter_subject: str = ""
+
+    @classmethod
+    def from_query(cls, query: Query) -> ConnzOptions:
+        """Read a query string; raises UsageError."""
+        auth = query.boolean("auth")
+        subscriptions, detail = query.subscriptions()
+        return cls(
+            sort=query.text("sort"),
+            auth=auth,
+            subscriptions=subscriptions,
+            subscriptions_detail=detail,
+            offset=query.integer("offset"),
+            limit=query.integer("limit"),
+            cid=query.unsigned("cid"),
+            state=query.state(),
+            user=query.text("user"),
+            acc=query.text("acc"),
+            mqtt_client=query.text("mqtt_client"),
+        )
+
+
+def connz(source: Source, options: ConnzOptions) -> dict[str, Any]:
+    """Give the page; raises UsageError for what cannot be asked."""
+    _check(options)
+    offset = max(options.offset, 0)
+    limit = 1 if options.cid > 0 else options.limit if options.limit > 0 else PAGE_SIZE
+    now_ns = source.now_ns()
+    page: dict[str, Any] = {
+        "server_id": source.server().id,
+        "now": timestamp(now_ns),
+        "num_connections": 0,
+        "total": 0,
+        "offset": offset,
+        "limit": limit,
+        "connections": [],
+    }
+    if options.acc and all(account.name != options.acc for account in source.accounts()):
+        # An account that is not there gives a page that nobody has signed.
+        return page | {"server_id": "", "connections": None}
+    candidates = _candidates(source, options)
+    found = _selected(candidates, options)
+    key, largest_first = _SORTS[options.sort or "cid"]
+    found.sort(key=key, reverse=largest_first)
+    part = found[offset : offset + limit]
+    page["num_connections"] = len(part)
+    page["total"] = len(candidates)
+    page["connections"] = [_connection(each, now_ns, options) for each in part]
+    return page
+
+
+def _check(options: ConnzOptions) -> None:
+    if options.sort and options.sort not in _SORTS:
+        raise UsageError(f"invalid sorting option: {options.sort}")
+    if options.sort in ("stop", "reason") and options.state != CLOSED:
+        raise UsageError(f"sort by {options.sort} only valid on closed connections")
+    if options.filter_subject not in ("", ">") and not options.acc:
+        raise UsageError("filter by subject only valid with account filtering")
+
+
+def _candidates(source: Source, options: ConnzOptions) -> list[ConnectionFacts]:
+    """Give the connections in the asked state and account; they are what is counted as total."""
+    found: list[ConnectionFacts] = []
+    if options.state in (OPEN, ANY):
+        found += source.open_connections()
+    if options.state in (CLOSED, ANY):
+        found += source.closed_connections()
+    return [each for each in found if not options.acc or each.account == options.acc]
+
+
+def _selected(candidates: list[ConnectionFacts], options: ConnzOptions) -> list[ConnectionFacts]:
+    if options.cid > 0:
+        return [each for each in candidates if each.cid == options.cid][:1]
+    if options.mqtt_client:
+        return []
+    found = [each for each in candidates if not options.user or each.user == options.user]
+    if options.filter_subject in ("", ">"):
+        return found
+    subject = options.filter_subject.encode("utf-8", "replace")
+    return [each for each in found if each.stop_ns or _has_interest(each, subject)]
+
+
+def _has_interest(connection: ConnectionFacts, subject: bytes) -> bool:
+    return any(
+        patterns_overlap(subject, each.subject.encode("utf-8", "replace"))
+        for each in connection.subscriptions()
+    )
+
+
+def _connection(each: ConnectionFacts, now_ns: int, options: ConnzOptions) -> dict[str, Any]:
+    end_ns = each.stop_ns or now_ns
+    fields: dict[str, Any] = {
+        "cid": each.cid,
+        "kind": "Client",
+        "type": each.type,
+        "ip": each.ip,
+        "port": each.port,
+        "start": timestamp(each.start_ns),
+        "last_activity": timestamp(each.last_activity_ns),
+        "stop": timestamp(each.stop_ns) if each.stop_ns else None,
+        "reason": each.reason,
+        "rtt": format_duration(each.rtt_ns // 1000 * 1000),
+        "uptime": age(end_ns - each.start_ns),
+        "idle": age(end_ns - each.last_activity_ns),
+        "pending_bytes": each.pending_bytes,
+        "in_msgs": each.received.msgs,
+        "out_msgs": each.sent.msgs,
+        "in_bytes": each.received.bytes,
+        "out_bytes": each.sent.bytes,
+        "subscriptions": each.subscription_count,
+        "name": each.name,
+        "lang": each.lang,
+        "version": each.version,
+        "tls_version": each.tls_version,
+        "tls_cipher_suite": each.tls_cipher,
+    }
+    own_account = each.account if each.account != GLOBAL_ACCOUNT else ""
+    if options.auth:
+        fields |= {"authorized_user": each.user, "account": own_account}
+    if options.subscriptions_detail:
+        # Of a closed connection the account is told with each.
+        detail = subscription_in_account if each.stop_ns else subscription
+        fields["subscriptions_list_detail"] = [detail(one) for one in each.subscriptions()]
+    elif options.subscriptions:
+        fields["subscriptions_list"] = [one.subject for one in each.subscriptions()]
+    if options.auth:
+        fields["name_tag"] = own_account if each.stop_ns else each.account
+    return without_empty(
+        fields,
+        "stop", "reason", "name", "lang", "version", "tls_version", "tls_cipher_suite",
+        "authorized_user", "account", "subscriptions_list", "subscriptions_list_detail", "name_tag",
+    )  # fmt: skip
+
+
+def subscription_in_account(each: SubscriptionFacts) -> dict[str, Any]:
+    """Give a subscription in detail, with its account."""
+    return {"account": each.account, "account_tag": each.account, **subscription(each)}
+
+
+def subscription(each: SubscriptionFacts) -> dict[str, Any]:
+    """Give a subscription in detail."""
+    return without_empty(
+        {
+            "subject": each.subject,
+            "qgroup": each.queue,
+            "sid": each.sid,
+            "msgs": each.delivered,
+            "max": each.max_messages,
+            "cid": each.cid,
+        },
+        "qgroup",
+        "max",
+    )

@@ -1,0 +1,192 @@
+"""What monitoring is told about a running server, as plain data.
+
+`Source` is the one door: the composition root implements it over the live objects. No fact holds a
+secret: a user's name is one, its password, token or nonce is not.
+
+One thread: the event loop's; facts are made when asked for and are not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Messages and bytes in one direction."""
+
+    msgs: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionFacts:
+    """One subscription. `cid` is the connection's, or that of a part of the server."""
+
+    account: str
+    subject: str
+    queue: str
+    sid: str
+    delivered: int
+    max_messages: int
+    cid: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFacts:
+    """One connection, open or closed (`stop_ns` and `reason` are set then)."""
+
+    cid: int
+    type: str
+    ip: str
+    port: int
+    start_ns: int
+    last_activity_ns: int
+    rtt_ns: int
+    pending_bytes: int
+    received: Counts
+    sent: Counts
+    name: str
+    lang: str
+    version: str
+    tls_version: str
+    tls_cipher: str
+    user: str
+    account: str
+    subscription_count: int
+    subscriptions: Callable[[], Sequence[SubscriptionFacts]]
+    stop_ns: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SublistFacts:
+    """How the subscriptions of one account, or of all, are doing."""
+
+    count: int = 0
+    cached: int = 0
+    inserts: int = 0
+    removes: int = 0
+    matches: int = 0
+    fanout_max: int = 0
+    fanout_total: int = 0
+
+    def __add__(self, other: SublistFacts) -> SublistFacts:
+        return SublistFacts(
+            self.count + other.count,
+            self.cached + other.cached,
+            self.inserts + other.inserts,
+            self.removes + other.removes,
+            self.matches + other.matches,
+            max(self.fanout_max, other.fanout_max),
+            self.fanout_total + other.fanout_total,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AccountFacts:
+    """One account. `received` is what its members sent to the server, `sent` what they got."""
+
+    name: str
+    is_system: bool
+    client_count: int
+    leafnode_count: int
+    received: Counts
+    sent: Counts
+    slow_receivers: int
+    subscription_count: int
+    update_ns: int
+    # Subjects of the system account's services that members may ask, and what these stand for.
+    services: tuple[tuple[str, str], ...]
+    sublist: Callable[[], SublistFacts]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """Who the server is and what it was told."""
+
+    id: str
+    name: str
+    version: str
+    git_commit: str
+    go: str
+    host: str
+    port: int
+    auth_required: bool
+    tls_required: bool
+    tls_verify: bool
+    max_connections: int
+    max_subscriptions: int
+    ping_interval_ns: int
+    ping_max: int
+    http_host: str
+    http_port: int
+    http_base_path: str
+    https_port: int
+    auth_timeout_s: float
+    tls_timeout_s: float
+    max_control_line: int
+    max_payload: int
+    max_pending: int
+    write_deadline_ns: int
+    write_timeout: str
+    start_ns: int
+    config_load_ns: int
+    config_digest: str
+    tags: tuple[str, ...]
+    metadata: Mapping[str, str]
+    feature_flags: Mapping[str, bool]
+    system_account: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What the server has counted since it started, and how it is now."""
+
+    connections: int
+    total_connections: int
+    received: Counts
+    sent: Counts
+    slow_receivers: int
+    stale_connections: int
+    stalled_clients: int
+    subscriptions: int
+    active_accounts: int
+    memory_bytes: int
+    cpu_percent: float
+    cpu_seconds: float
+    cores: int
+
+
+class Source(Protocol):
+    """The running server, as far as monitoring looks at it."""
+
+    def now_ns(self) -> int:
+        """Tell the time, in Unix nanoseconds."""
+        ...
+
+    def server(self) -> ServerFacts:
+        """Give who the server is."""
+        ...
+
+    def counters(self) -> Counters:
+        """Give what was counted."""
+        ...
+
+    def open_connections(self) -> Iterable[ConnectionFacts]:
+        """Give the connections that are open."""
+        ...
+
+    def closed_connections(self) -> Iterable[ConnectionFacts]:
+        """Give the connections that closed last, the oldest first."""
+        ...
+
+    def accounts(self) -> Sequence[AccountFacts]:
+        """Give the accounts."""
+        ...
+
+    def subscriptions(self, account: str) -> Iterable[SubscriptionFacts]:
+        """Give the subscriptions of an account."""
+        ...

@@ -1,0 +1,180 @@
+"""A small HTTP/1.1 server for the monitoring pages: GET and HEAD, keep-alive, nothing more.
+
+What always holds: a request's head is bounded in bytes and in time, so is the time that an answer
+takes to be read, and so is the number of connections; the oldest are not disturbed, a new one too
+many is closed at once. A page that fails is answered with 500 and one line in the log.
+
+One thread: the event loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from penstock.limits import (
+    MONITOR_CONNECTIONS_MAX,
+    MONITOR_REQUEST_BYTES_MAX,
+    MONITOR_WAIT_S_MAX,
+)
+from penstock.monitor.pages import PLAIN, Page
+
+Log = Callable[[str, str], None]
+
+
+class Responder(Protocol):
+    """Who has the pages."""
+
+    def answer(self, path: str, query: str) -> Page:
+        """Give the page of a path."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    target: str
+    keep_alive: bool
+
+
+class _Refused(Exception):
+    """The request is answered with a status, and the connection is closed."""
+
+    def __init__(self, status: HTTPStatus, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class HttpServer:
+    """One listening port; see the module."""
+
+    def __init__(
+        self, responder: Responder, log: Log, *, wait_s: float = MONITOR_WAIT_S_MAX
+    ) -> None:
+        self._responder = responder
+        self._log = log
+        self._wait_s = wait_s
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.port = 0
+
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        """Listen; port 0 or less means any. Raises OSError."""
+        self._server = await asyncio.start_server(
+            self._accepted, host or None, max(port, 0), ssl=tls, limit=MONITOR_REQUEST_BYTES_MAX
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Stop listening and end what is under way; stopping twice does nothing."""
+        if self._server is None:
+            return
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+        self._server = None
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._tasks) >= MONITOR_CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        self._tasks.add(task)
+        try:
+            # Cancelling comes only from `stop`, which waits for nothing but the end.
+            with contextlib.suppress(
+                OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError
+            ):
+                await self._serve(reader, writer)
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        keep_alive = True
+        while keep_alive:
+            with_body = True
+            try:
+                request = await self._read(reader)
+                keep_alive, with_body = request.keep_alive, request.method != "HEAD"
+                page = self._page(request.target)
+            except _Refused as refused:
+                keep_alive = False
+                page = Page(refused.status, PLAIN, f"{refused}\n".encode())
+            writer.write(_head(page, keep_alive=keep_alive))
+            if with_body:
+                writer.write(page.body)
+            async with asyncio.timeout(self._wait_s):
+                await writer.drain()
+
+    async def _read(self, reader: asyncio.StreamReader) -> _Request:
+        try:
+            async with asyncio.timeout(self._wait_s):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            raise _Refused(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "request header fields too large"
+            ) from None
+        return _parsed(head)
+
+    def _page(self, target: str) -> Page:
+        try:
+            parts = urlsplit(target)
+        except ValueError:
+            raise _Refused(HTTPStatus.BAD_REQUEST, "400 Bad Request") from None
+        try:
+            return self._responder.answer(unquote(parts.path), parts.query)
+        except Exception as error:  # noqa: BLE001 - a page is an edge: it fails alone
+            self._log("ERR", f"Error answering {parts.path!r}: {type(error).__name__}: {error}")
+            return Page(HTTPStatus.INTERNAL_SERVER_ERROR, PLAIN, b"internal error\n")
+
+
+def _parsed(head: bytes) -> _Request:
+    bad = _Refused(HTTPStatus.BAD_REQUEST, "400 Bad Request")
+    lines = head[:-4].decode("latin-1").split("\r\n")
+    words = lines[0].split(" ")
+    if len(words) != 3 or words[2] not in ("HTTP/1.0", "HTTP/1.1") or not words[1]:
+        raise bad
+    headers: dict[str, str] = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise bad
+        headers[name.lower()] = value.strip()
+    if words[2] == "HTTP/1.1" and "host" not in headers:
+        raise _Refused(HTTPStatus.BAD_REQUEST, "400 Bad Request: missing required Host header")
+    if words[0] not in ("GET", "HEAD"):
+        raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "405 method not allowed")
+    wish = headers.get("connection", "").lower()
+    keep_alive = wish != "close" if words[2] == "HTTP/1.1" else wish == "keep-alive"
+    # A body has no meaning here and is not read: what follows it could not be told from it.
+    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        keep_alive = False
+    return _Request(words[0], words[1], keep_alive)
+
+
+def _head(page: Page, *, keep_alive: bool) -> bytes:
+    lines = [f"HTTP/1.1 {int(page.status)} {HTTPStatus(page.status).phrase}"]
+    if page.shared:
+        lines.append("Access-Control-Allow-Origin: *")
+    lines += [
+        f"Content-Type: {page.content_type}",
+        "X-Content-Type-Options: nosniff",
+        f"Date: {formatdate(usegmt=True)}",
+        f"Content-Length: {len(page.body)}",
+    ]
+    if page.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        lines.append("Allow: GET, HEAD")
+    if not keep_alive:
+        lines.append("Connection: close")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")

@@ -1,0 +1,189 @@
+"""Every page by its path: what monitoring over HTTP answers, without HTTP.
+
+What always holds: a request that cannot be read gets the reference server's words and status, and
+no request raises. Requests are counted by page, for varz.
+
+One thread: the event loop's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from penstock.errors import UsageError
+from penstock.monitor.absent import gatewayz, jsz, leafz, routez
+from penstock.monitor.accounts import accountz, accstatz
+from penstock.monitor.connz import ConnzOptions, connz
+from penstock.monitor.facts import Source
+from penstock.monitor.metrics import CONTENT_TYPE, exposition
+from penstock.monitor.queries import Query
+from penstock.monitor.rendering import to_json
+from penstock.monitor.subsz import SubszOptions, subsz
+from penstock.monitor.varz import varz
+
+JSON = "application/json"
+PLAIN = "text/plain; charset=utf-8"
+HTML = "text/html; charset=utf-8"
+
+LINKS = (
+    ("/varz", "General"),
+    ("/connz", "Connections"),
+    ("/subsz", "Subscriptions"),
+    ("/accountz", "Accounts"),
+    ("/accstatz", "Account statistics"),
+    ("/routez", "Routes"),
+    ("/gatewayz", "Gateways"),
+    ("/leafz", "Leaf nodes"),
+    ("/jsz", "JetStream"),
+    ("/healthz", "Health"),
+    ("/metrics", "Metrics"),
+)
+"""What the first page points to."""
+
+_JSZ_SWITCHES = (
+    "accounts", "streams", "consumers", "direct-consumers", "config", "leader-only",
+    "stream-leader-only", "raft",
+)  # fmt: skip
+_HEALTHZ_SWITCHES = (
+    "js-enabled", "js-enabled-only", "js-server-only", "js-meta-only", "details",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer. Only what could be answered may be read from everywhere (`shared`)."""
+
+    status: int
+    content_type: str
+    body: bytes
+    shared: bool = False
+
+
+NOT_FOUND = Page(404, PLAIN, b"404 page not found\n")
+
+
+class Pages:
+    """The pages of one server; see the module."""
+
+    def __init__(self, source: Source, base_path: str = "") -> None:
+        self._source = source
+        self._base_path = "/" + base_path.strip("/") if base_path.strip("/") else ""
+        self.requests: Counter[str] = Counter()
+        self._pages: dict[str, Callable[[Query], Page]] = {
+            "/": self._root,
+            "/varz": self._varz,
+            "/connz": self._connz,
+            "/subsz": self._subsz,
+            "/subscriptionsz": self._subsz,
+            "/routez": self._routez,
+            "/gatewayz": self._gatewayz,
+            "/leafz": self._leafz,
+            "/accountz": self._accountz,
+            "/accstatz": self._accstatz,
+            "/jsz": self._jsz,
+            "/healthz": self._healthz,
+            "/raftz": self._raftz,
+            "/ipqueuesz": self._ipqueuesz,
+            "/metrics": self._metrics,
+        }
+
+    def answer(self, path: str, query: str) -> Page:
+        """Give the page of a path."""
+        if not path.startswith(self._base_path):
+            return NOT_FOUND
+        page = self._pages.get(path[len(self._base_path) :] or "/")
+        if page is None or path == f"{self._base_path}/" != "/":
+            return NOT_FOUND
+        try:
+            return page(Query(query))
+        except UsageError as error:
+            return Page(400, PLAIN, str(error).encode("utf-8", "replace"))
+
+    def _root(self, query: Query) -> Page:
+        self.requests["/"] += 1
+        server = self._source.server()
+        links = "\n".join(
+            f'      <li><a href=".{path}">{title}</a> <code>{path}</code></li>'
+            if not self._base_path
+            else f'      <li><a href="{escape(self._base_path)}{path}">{title}</a>'
+            f" <code>{path}</code></li>"
+            for path, title in LINKS
+        )
+        text = (
+            '<!DOCTYPE html>\n<html lang="en">\n  <head>\n    <meta charset="utf-8">\n'
+            f"    <title>{escape(server.name)}</title>\n  </head>\n  <body>\n"
+            f"    <h1>{escape(server.name)}</h1>\n"
+            f"    <p>Penstock, speaking as nats-server {escape(server.version)}.</p>\n"
+            f"    <ul>\n{links}\n    </ul>\n  </body>\n</html>\n"
+        )
+        return Page(200, HTML, text.encode())
+
+    def _varz(self, query: Query) -> Page:
+        self.requests["/varz"] += 1
+        return _json(varz(self._source, self.requests))
+
+    def _connz(self, query: Query) -> Page:
+        options = ConnzOptions.from_query(query)
+        # The reference server counts these only once they could be read.
+        self.requests["/connz"] += 1
+        return _json(connz(self._source, options))
+
+    def _subsz(self, query: Query) -> Page:
+        self.requests["/subsz"] += 1
+        return _json(subsz(self._source, SubszOptions.from_query(query)))
+
+    def _routez(self, query: Query) -> Page:
+        query.subscriptions()
+        self.requests["/routez"] += 1
+        return _json(routez(self._source))
+
+    def _gatewayz(self, query: Query) -> Page:
+        self.requests["/gatewayz"] += 1
+        query.subscriptions()
+        query.boolean("accs")
+        return _json(gatewayz(self._source))
+
+    def _leafz(self, query: Query) -> Page:
+        self.requests["/leafz"] += 1
+        query.boolean("subs")
+        return _json(leafz(self._source))
+
+    def _accountz(self, query: Query) -> Page:
+        self.requests["/accountz"] += 1
+        return _json(accountz(self._source, query.text("acc")))
+
+    def _accstatz(self, query: Query) -> Page:
+        self.requests["/accstatz"] += 1
+        return _json(accstatz(self._source, unused=query.boolean("unused")))
+
+    def _jsz(self, query: Query) -> Page:
+        self.requests["/jsz"] += 1
+        for name in _JSZ_SWITCHES:
+            query.boolean(name)
+        query.integer("offset")
+        query.integer("limit")
+        return _json(jsz(self._source))
+
+    def _healthz(self, query: Query) -> Page:
+        self.requests["/healthz"] += 1
+        for name in _HEALTHZ_SWITCHES:
+            query.boolean(name)
+        return Page(200, JSON, to_json({"status": "ok"}, indented=False), shared=True)
+
+    def _raftz(self, query: Query) -> Page:
+        return Page(404, PLAIN, b"No Raft nodes registered")
+
+    def _ipqueuesz(self, query: Query) -> Page:
+        return _json({})
+
+    def _metrics(self, query: Query) -> Page:
+        self.requests["/metrics"] += 1
+        return Page(200, CONTENT_TYPE, exposition(self._source).encode(), shared=True)
+
+
+def _json(value: Any) -> Page:
+    return Page(200, JSON, to_json(value, indented=True), shared=True)

@@ -1,0 +1,299 @@
+"""A connection's socket: reading, sending and ending, with or without filters such as TLS.
+
+Without filters the compiled link reads and writes the socket itself. With them, bytes come and go
+through each filter in turn, and wait in a second outbox for the socket. Everything that is bounded
+in the one case is bounded in the other.
+
+What always holds: once `close` ran there is no reader, writer or timer of the connection left, and
+`on_closed` was called exactly once. An error that nobody foresaw ends this connection and no other.
+
+One thread: the event loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+
+from penstock.net.closing import ClosedReason
+from penstock.net.filters import Filter, FilterFailed, TlsFilter, TlsHandshakeFailed
+from penstock.net.host import Host
+from penstock.routing.link import Link
+from penstock.routing.outbox import Outbox
+
+READ_BYTES_MAX = 131_072
+"""Taken from a socket at a time where filters stand before the protocol."""
+
+STALL_S = 0.005
+"""How long a producer is not read whose receivers are far behind; the reference server's time."""
+
+
+class Channel(Link):
+    """The socket of a connection; see the module."""
+
+    def __init__(self, host: Host, sock: socket.socket, filters: list[Filter] | None) -> None:
+        """Raises OSError where the other side is gone already."""
+        super().__init__(host.hub, sock.fileno() if not filters else -1)
+        self.host = host
+        self.sock = sock
+        self.filters: list[Filter] = filters or []
+        peer = sock.getpeername()
+        self.ip: str = _plain_ip(peer[0]) if isinstance(peer, tuple) else ""
+        self.port: int = peer[1] if isinstance(peer, tuple) else 0
+        self.close_reason: ClosedReason | None = None
+        self.stop_ns = 0
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._wire = Outbox()
+        self._socket_fd = sock.fileno()
+        self._reading = False
+        self._when_ready: Callable[[], None] | None = None
+
+    # What the protocol's half does
+
+    def on_secured(self, tls: TlsFilter) -> str:
+        """TLS's handshake is done; give a reason to end the connection, or ""."""
+        return ""
+
+    def on_closed(self, reason: ClosedReason) -> None:
+        """The connection is closed; called once."""
+
+    # Reading
+
+    def hold(self) -> None:
+        """Read and parse nothing more, while somebody finds out who the client is."""
+        self.held = True
+        self.pause_reading()
+
+    def proceed(self) -> None:
+        """Go on after `hold` with what has come since."""
+        if not self.closed:
+            self.release()
+            self.resume_reading()
+
+    def resume_reading(self) -> None:
+        """Read whenever the socket has something."""
+        if not self.closed and not self._reading and not self.held:
+            self._reading = True
+            reader = self._on_plain if not self.filters else self._on_filtered
+            self.host.loop.add_reader(self._socket_fd, reader)
+
+    def pause_reading(self) -> None:
+        """Read no more for now."""
+        if self._reading:
+            self._reading = False
+            self.host.loop.remove_reader(self._socket_fd)
+
+    def when_readable(self, action: Callable[[], None]) -> None:
+        """Do something when the first bytes are there, and leave them where they are."""
+        if not self.closed:
+            self._reading = True
+            self.host.loop.add_reader(self._socket_fd, action)
+
+    def upgrade(self, tls: TlsFilter, then: Callable[[], None]) -> None:
+        """Go on under TLS, and do something when its handshake is done.
+
+        What was sent so far went in the clear.
+        """
+        self.pause_reading()
+        self.filters = [tls, *self.filters]
+        self._when_ready = then
+        self.fd = -1
+        self.resume_reading()
+
+    def _on_plain(self) -> None:
+        try:
+            self.on_readable()
+        except Exception as error:  # noqa: BLE001 - a connection is an edge: it ends alone
+            self._fail(error)
+
+    def _on_filtered(self) -> None:
+        try:
+            self._read_filtered()
+        except Exception as error:  # noqa: BLE001 - a connection is an edge: it ends alone
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self.host.log("ERR", f"{self} - Internal error: {type(error).__name__}: {error}")
+        self.close(ClosedReason.READ_ERROR)
+
+    def _read_filtered(self) -> None:
+        try:
+            data = self.sock.recv(READ_BYTES_MAX)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close(ClosedReason.READ_ERROR)
+            return
+        if data:
+            self.take(data)
+        elif any(isinstance(each, TlsFilter) and not each.ready for each in self.filters):
+            self._filter_failed(TlsHandshakeFailed("EOF"))
+        else:
+            self.close(ClosedReason.CLIENT_CLOSED)
+
+    def take(self, data: bytes) -> None:
+        """Pass bytes of the socket through the filters to the protocol."""
+        try:
+            for place, each in enumerate(self.filters):
+                was_ready = each.ready
+                data, answer = each.incoming(data)
+                if answer:
+                    self._send_through(answer, place)
+                if each.ready and not was_ready:
+                    self._on_ready(each)
+                if not data or self.closed:
+                    return
+        except FilterFailed as error:
+            self._filter_failed(error)
+            return
+        self.feed(data)
+
+    def _on_ready(self, ready: Filter) -> None:
+        if isinstance(ready, TlsFilter):
+            refusal = self.on_secured(ready)
+            if refusal:
+                raise TlsHandshakeFailed(refusal)
+        if self._when_ready is not None and all(each.ready for each in self.filters):
+            then, self._when_ready = self._when_ready, None
+            then()
+            self.drain()
+
+    def _filter_failed(self, error: FilterFailed) -> None:
+        if error.farewell:
+            self._send_wire(error.farewell)
+        if isinstance(error, TlsHandshakeFailed):
+            level = "DBG" if error.is_probe else "ERR"
+            self.host.log(level, f"{self} - TLS handshake error: {error}")
+            self.close(ClosedReason.TLS_HANDSHAKE_ERROR)
+        else:
+            self.host.log("DBG", f"{self} - {error}")
+            self.close(ClosedReason.READ_ERROR)
+
+    # Sending
+
+    def drain(self) -> None:
+        """Send what waits, through the filters."""
+        if len(self.out) and all(each.ready for each in self.filters):
+            self._send_through(self.out.take(), len(self.filters))
+
+    def _send_through(self, data: bytes, place: int) -> None:
+        for each in reversed(self.filters[:place]):
+            data = each.outgoing(data)
+        self._send_wire(data)
+
+    def _send_wire(self, data: bytes) -> None:
+        self._wire.append(data)
+        if len(self._wire) > self.max_pending:
+            self.on_slow()
+        elif not self.blocked:
+            self._send_rest()
+
+    def _send_rest(self) -> None:
+        left = self._wire.send_to(self._socket_fd)
+        if left < 0:
+            self.close(ClosedReason.WRITE_ERROR)
+        elif left > 0 and not self.blocked:
+            self.blocked = True
+            self.on_blocked()
+
+    def on_blocked(self) -> None:
+        """Send the rest when the socket takes more; give up after the write deadline."""
+        self.host.loop.add_writer(self._socket_fd, self._on_writable)
+        self.set_timer("write", self.host.limits.write_deadline_ns / 1e9, self._write_timed_out)
+
+    def _on_writable(self) -> None:
+        if self.fd >= 0:
+            done = self.send_waiting()
+        else:
+            self.blocked = False
+            self._send_rest()
+            if not self.blocked and not self.closed:
+                # What came while the socket was full is still to go through the filters.
+                self.drain()
+            done = not self.blocked
+        if self.closed:
+            return
+        if done:
+            self.host.loop.remove_writer(self._socket_fd)
+            self.cancel_timer("write")
+            self.hub.flush()
+        else:
+            self.set_timer("write", self.host.limits.write_deadline_ns / 1e9, self._write_timed_out)
+
+    def _write_timed_out(self) -> None:
+        self.host.log("INF", f"{self} - Slow Consumer Detected: WriteDeadline exceeded")
+        self.close(ClosedReason.SLOW_WRITE_DEADLINE)
+
+    def on_slow(self) -> None:
+        """Cut off a receiver that fell too far behind."""
+        self.host.log(
+            "INF", f"{self} - Slow Consumer Detected: MaxPending of {self.max_pending} Exceeded"
+        )
+        self.close(ClosedReason.SLOW_PENDING_BYTES)
+
+    def on_stall(self) -> None:
+        """Read no more of this producer for a moment, so that its receivers can catch up."""
+        if not self.host.limits.no_fast_producer_stall:
+            self.pause_reading()
+            self.set_timer("stall", STALL_S, self.resume_reading)
+
+    # Ending
+
+    def on_end(self) -> None:
+        """The client closed."""
+        self.close(ClosedReason.CLIENT_CLOSED)
+
+    def on_lost(self) -> None:
+        """The connection broke."""
+        self.close(ClosedReason.CLIENT_CLOSED)
+
+    def close(self, reason: ClosedReason) -> None:
+        """Send what can be sent at once, and let go of everything."""
+        if self.close_reason is not None:
+            return
+        self.close_reason = reason
+        self.stop_ns = self.host.clock.now_ns()
+        with contextlib.suppress(OSError, FilterFailed, ValueError):
+            self._say_goodbye()
+        self.closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self.host.loop.remove_reader(self._socket_fd)
+        self.host.loop.remove_writer(self._socket_fd)
+        self.sock.close()
+        self.let_go()
+        self._wire.clear()
+        self.on_closed(reason)
+
+    def _say_goodbye(self) -> None:
+        if self.slow or self.blocked:
+            return
+        if self.fd >= 0:
+            self.send_waiting_once()
+            return
+        self.drain()
+        for place in range(len(self.filters) - 1, -1, -1):
+            if self.filters[place].ready:
+                self._send_through(self.filters[place].farewell(), place)
+
+    # Timers
+
+    def set_timer(self, name: str, delay_s: float, action: Callable[[], None]) -> None:
+        """Do something later, instead of what was planned under this name."""
+        self.cancel_timer(name)
+        if not self.closed:
+            self._timers[name] = self.host.loop.call_later(delay_s, action)
+
+    def cancel_timer(self, name: str) -> None:
+        """Give up what was planned under this name."""
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+
+def _plain_ip(ip: str) -> str:
+    """Give the address as IPv4 where it is one that came through an IPv6 socket."""
+    return ip.removeprefix("::ffff:") if "." in ip else ip

@@ -1,0 +1,146 @@
+"""How a connection begins: in the clear, under TLS, or as the client chooses.
+
+    INFO first (the rule)     INFO in the clear, then the handshake
+    handshake first           the handshake, then INFO
+    first, with a delay       whoever starts a handshake in time has it first; others get INFO
+    TLS is optional           INFO, then the first byte of the client decides
+
+What always holds: nothing of the protocol is read before this is decided; a handshake that takes
+longer than it may ends the connection without a word, as in the reference server.
+
+One thread: the event loop's. Used by `net.connection` alone.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.clock import Clock
+from penstock.net.closing import ClosedReason
+from penstock.net.filters import TLS_HANDSHAKE_RECORD, TlsFilter
+
+if TYPE_CHECKING:
+    from penstock.net.connection import Connection
+
+SECOND_NS = 10**9
+
+
+class HandshakeRate:
+    """How many handshakes may start in a second: they cost more than anything else a client can do.
+
+    Seconds begin with the first handshake after the last one ended.
+    """
+
+    def __init__(self, per_second: int, clock: Clock) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._begun_ns = clock.monotonic_ns() - SECOND_NS
+        self._count = 0
+
+    def allows(self) -> bool:
+        """Tell whether one more may start now; one that may is counted."""
+        now_ns = self._clock.monotonic_ns()
+        if now_ns - self._begun_ns >= SECOND_NS:
+            self._begun_ns = now_ns
+            self._count = 0
+        self._count += 1
+        return self._count <= self._per_second
+
+
+@dataclass(frozen=True, slots=True)
+class TlsTerms:
+    """Under which terms a listener speaks TLS.
+
+    `first_delay_s` is None where INFO goes first, 0 where the handshake always does, and otherwise
+    how long a client has to start one before it is sent INFO. Of an optional one the client's first
+    byte decides.
+    """
+
+    context: ssl.SSLContext
+    timeout_s: float
+    first_delay_s: float | None = None
+    is_optional: bool = False
+    pinned_keys: frozenset[str] = frozenset()
+    rate: HandshakeRate | None = None
+
+
+class Opening:
+    """The time between a connection's arrival and its first operation; see the module."""
+
+    def __init__(
+        self, connection: Connection, tls: TlsTerms | None, done: Callable[[], None]
+    ) -> None:
+        self._connection = connection
+        self._tls = tls
+        self._done = done
+
+    def begin(self) -> None:
+        """Greet the client as the terms ask for; `done` is called when that is over."""
+        tls = self._tls
+        if tls is None:
+            self._connection.send_info()
+            self._done()
+        elif tls.first_delay_s is None:
+            self._greet(tls)
+        elif tls.first_delay_s == 0:
+            self._secure_first(tls)
+        else:
+            self._connection.when_readable(lambda: self._secure_first(tls))
+            self._connection.set_timer("tls", tls.first_delay_s, lambda: self._greet(tls))
+
+    def _greet(self, tls: TlsTerms) -> None:
+        self._connection.tls_first = False
+        self._connection.send_info()
+        if tls.is_optional:
+            self._connection.when_readable(lambda: self._look(tls))
+            self._connection.set_timer("tls", tls.timeout_s, self._go_on_in_the_clear)
+        else:
+            self._secure(tls, self._secured)
+
+    def _look(self, tls: TlsTerms) -> None:
+        try:
+            first = self._connection.sock.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            first = b""
+        if first == TLS_HANDSHAKE_RECORD:
+            self._secure(tls, self._secured)
+        else:
+            self._go_on_in_the_clear()
+
+    def _go_on_in_the_clear(self) -> None:
+        self._connection.cancel_timer("tls")
+        self._done()
+
+    def _secure_first(self, tls: TlsTerms) -> None:
+        self._connection.tls_first = True
+        self._secure(tls, self._secured_first)
+
+    def _secure(self, tls: TlsTerms, then: Callable[[], None]) -> None:
+        connection = self._connection
+        if tls.rate is not None and not tls.rate.allows():
+            throttled = "Connection throttling is active. Please try again later."
+            connection.refuse(throttled, ClosedReason.MAX_CONNECTIONS)
+            return
+        connection.host.log("DBG", f"{connection} - Starting TLS client connection handshake")
+        connection.set_timer("tls", tls.timeout_s, self._timed_out)
+        connection.upgrade(TlsFilter(tls.context), then)
+
+    def _secured(self) -> None:
+        self._connection.cancel_timer("tls")
+        self._done()
+
+    def _secured_first(self) -> None:
+        self._connection.send_info()
+        self._connection.tls_first = False
+        self._secured()
+
+    def _timed_out(self) -> None:
+        connection = self._connection
+        connection.host.log("DBG", f"{connection} - TLS handshake timeout")
+        connection.close(ClosedReason.TLS_HANDSHAKE_ERROR)

@@ -1,0 +1,292 @@
+"""The running server as monitoring sees it, and the ports where monitoring is shown.
+
+`ServerSource` turns the live objects into facts when it is asked; it changes nothing. What is kept
+of a connection that closed is made here too, so that the connection itself can go.
+
+One thread: the event loop's.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.config.reading import changed
+from penstock.limits import CLOSED_SUBSCRIPTIONS_KEPT_MAX
+from penstock.monitor.facts import (
+    AccountFacts,
+    ConnectionFacts,
+    Counters,
+    Counts,
+    ServerFacts,
+    SublistFacts,
+    SubscriptionFacts,
+)
+from penstock.monitor.rendering import shown
+from penstock.server.version import GIT_COMMIT, GO_VERSION, NATS_VERSION
+
+if TYPE_CHECKING:
+    from penstock.monitor.http import HttpServer
+    from penstock.net.connection import Connection
+    from penstock.routing.sublist import Subscription
+    from penstock.server.server import Server
+
+FEATURE_FLAGS = {
+    "js_ack_fc_v2": False,
+    "js_api_reply_v2": False,
+    "js_raft_delete_range": True,
+    "js_snapshot_sources": False,
+}
+"""The reference server's features that can be switched, as they are if nobody did."""
+
+CPU_WINDOW_S = 1.0
+"""The share of a processor is measured over at least this long."""
+
+
+class ServerSource:
+    """The facts of one server; see the module."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._cpu_percent = 0.0
+        self._cpu_seen_s = (server.clock.monotonic_ns() / 1e9, time.process_time())
+
+    def now_ns(self) -> int:
+        """Tell the time, in Unix nanoseconds."""
+        return self._server.clock.now_ns()
+
+    def server(self) -> ServerFacts:
+        """Give who the server is."""
+        server, options = self._server, self._server.options
+        tls, system = options.tls, server.identities.accounts.system_account
+        return ServerFacts(
+            id=server.server_id,
+            name=server.name,
+            version=NATS_VERSION,
+            git_commit=GIT_COMMIT,
+            go=GO_VERSION,
+            host=options.host,
+            port=server.port,
+            auth_required=server.identities.asks_for_credentials,
+            tls_required=tls is not None and not options.allow_non_tls,
+            tls_verify=tls is not None and (tls.verify or tls.verify_and_map),
+            max_connections=options.max_connections,
+            max_subscriptions=options.max_subscriptions,
+            ping_interval_ns=options.ping_interval_ns,
+            ping_max=options.ping_max,
+            http_host=options.http_host,
+            http_port=options.http_port,
+            http_base_path=options.http_base_path,
+            https_port=options.https_port,
+            auth_timeout_s=options.authorization.timeout_s,
+            tls_timeout_s=tls.timeout_s if tls is not None else 2.0,
+            max_control_line=options.max_control_line,
+            max_payload=options.max_payload,
+            max_pending=options.max_pending,
+            write_deadline_ns=options.write_deadline_ns,
+            write_timeout=options.write_timeout if options.write_timeout != "default" else "",
+            start_ns=server.start_ns,
+            config_load_ns=server.config_load_ns,
+            config_digest=server.config_digest,
+            tags=options.server_tags,
+            metadata=options.server_metadata,
+            feature_flags=FEATURE_FLAGS | options.feature_flags,
+            system_account=system.name if system is not None else "",
+        )
+
+    def counters(self) -> Counters:
+        """Give what was counted."""
+        server, hub = self._server, self._server.hub
+        accounts = list(server.identities.accounts)
+        return Counters(
+            connections=len(server.connections),
+            total_connections=server.total_connections,
+            received=Counts(hub.in_msgs, hub.in_bytes),
+            sent=Counts(hub.out_msgs, hub.out_bytes),
+            slow_receivers=server.slow_receivers,
+            stale_connections=server.stale_connections,
+            stalled_clients=0,
+            subscriptions=sum(account.sublist.count for account in accounts),
+            active_accounts=sum(account.client_count > 0 for account in accounts),
+            memory_bytes=_memory_bytes(),
+            cpu_percent=self._measured_cpu(),
+            cpu_seconds=time.process_time(),
+            cores=len(os.sched_getaffinity(0)),
+        )
+
+    def _measured_cpu(self) -> float:
+        now_s, used_s = self._server.clock.monotonic_ns() / 1e9, time.process_time()
+        before_s, before_used_s = self._cpu_seen_s
+        if now_s - before_s >= CPU_WINDOW_S:
+            self._cpu_percent = round((used_s - before_used_s) / (now_s - before_s) * 100, 1)
+            self._cpu_seen_s = (now_s, used_s)
+        return self._cpu_percent
+
+    def open_connections(self) -> Iterable[ConnectionFacts]:
+        """Give the connections that are open."""
+        return [open_facts(each) for each in self._server.clients()]
+
+    def closed_connections(self) -> Iterable[ConnectionFacts]:
+        """Give the connections that closed last, the oldest first."""
+        return self._server.closed
+
+    def accounts(self) -> Sequence[AccountFacts]:
+        """Give the accounts."""
+        return [self.account(each) for each in self._server.identities.accounts]
+
+    def account(self, account: Any) -> AccountFacts:
+        """Give the facts of one account."""
+        traffic = account.traffic()
+        return AccountFacts(
+            name=account.name,
+            is_system=account.is_system,
+            client_count=account.client_count,
+            leafnode_count=account.leafnode_count,
+            received=Counts(traffic.in_msgs, traffic.in_bytes),
+            sent=Counts(traffic.out_msgs, traffic.out_bytes),
+            slow_receivers=account.slow_receivers,
+            subscription_count=account.sublist.count,
+            update_ns=self._server.config_load_ns,
+            services=self._server.system.offered_to(account),
+            sublist=lambda: _sublist(account, traffic.in_msgs),
+        )
+
+    def subscriptions(self, account: str) -> Iterator[SubscriptionFacts]:
+        """Give the subscriptions of an account."""
+        found = self._server.identities.accounts.find(account)
+        if found is not None:
+            for each in found.sublist.subscriptions():
+                yield _subscription(each, account)
+
+
+def _sublist(account: Any, matches: int) -> SublistFacts:
+    inserts, removes, cached, fanout_max, fanout_total = account.sublist.statistics()
+    return SublistFacts(
+        account.sublist.count, cached, inserts, removes, matches, fanout_max, fanout_total
+    )
+
+
+def _subscription(each: Subscription, account: str) -> SubscriptionFacts:
+    return SubscriptionFacts(
+        account=account,
+        subject=shown(each.subject),
+        queue=shown(each.queue),
+        sid=shown(each.sid),
+        delivered=each.delivered,
+        max_messages=each.max_messages,
+        cid=getattr(each.receiver, "cid", 0),
+    )
+
+
+def open_facts(connection: Connection) -> ConnectionFacts:
+    """Give the facts of a connection as it is now."""
+    return _facts(connection, connection.subscriptions.values())
+
+
+def closed_facts(connection: Connection) -> ConnectionFacts:
+    """Give what is kept of a connection that has closed."""
+    return _facts(connection, connection.last_subscriptions)
+
+
+def _facts(connection: Connection, subscriptions: Iterable[Subscription]) -> ConnectionFacts:
+    options, rights = connection.options, connection.identity
+    account = rights.account_name if rights is not None else ""
+    is_closed = connection.close_reason is not None
+    held = list(subscriptions)
+    # What is kept of a closed connection must not hold on to it: its subscriptions would.
+    shown_now = held[:CLOSED_SUBSCRIPTIONS_KEPT_MAX] if is_closed else []
+    kept = [_subscription(each, account) for each in shown_now]
+    live = [] if is_closed else held
+    return ConnectionFacts(
+        cid=connection.cid,
+        type=connection.kind,
+        ip=connection.ip,
+        port=connection.port,
+        start_ns=connection.start_ns,
+        last_activity_ns=connection.last_activity_ns,
+        rtt_ns=connection.rtt_ns,
+        pending_bytes=len(connection.out),
+        received=Counts(connection.in_msgs, connection.in_bytes),
+        sent=Counts(connection.out_msgs, connection.out_bytes),
+        name=options.name,
+        lang=options.lang,
+        version=options.version,
+        tls_version=connection.tls_version,
+        tls_cipher=connection.tls_cipher,
+        user=user_of(connection),
+        account=account,
+        subscription_count=len(held),
+        subscriptions=lambda: kept or [_subscription(each, account) for each in live],
+        stop_ns=connection.stop_ns,
+        reason=str(connection.close_reason or ""),
+    )
+
+
+def user_of(connection: Connection) -> str:
+    """Name who connected, without anything secret."""
+    options = connection.options
+    if options.nkey:
+        return options.nkey
+    if options.user:
+        return options.user
+    if options.auth_token:
+        return "[REDACTED]"
+    return connection.identity.user if connection.identity is not None else ""
+
+
+def _memory_bytes() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+class Monitoring:
+    """The monitoring ports of one server: none, plain, encrypted or both."""
+
+    def __init__(self, server: Server, source: ServerSource) -> None:
+        self._server = server
+        self._source = source
+        self._ports: list[HttpServer] = []
+        self.requests: dict[str, int] = {}
+
+    async def start(self) -> None:
+        """Listen where the options say; raises OSError."""
+        options = self._server.options
+        if not options.http_port and not options.https_port:
+            return
+        # A server without monitoring starts without loading what only monitoring needs.
+        from penstock.monitor.http import HttpServer
+        from penstock.monitor.pages import Pages
+
+        pages = Pages(self._source, options.http_base_path)
+        self.requests = pages.requests
+        for name, port in (("http", options.http_port), ("https", options.https_port)):
+            if not port:
+                continue
+            terms = self._server.tls if name == "https" else None
+            opened = HttpServer(pages, self._server.log)
+            try:
+                await opened.start(options.http_host, port, terms.context if terms else None)
+            except OSError:
+                await self.stop()
+                raise
+            self._ports.append(opened)
+            # From now on a port that was to be any is the one that it became.
+            self._server.options = changed(self._server.options, **{f"{name}_port": opened.port})
+            where = _joined(options.http_host, opened.port)
+            self._server.log("INF", f"Starting {name} monitor on {where}")
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        for opened in self._ports:
+            await opened.stop()
+        self._ports.clear()
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

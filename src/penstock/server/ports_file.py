@@ -1,0 +1,75 @@
+"""Files that tell others of a running server: its number, and the ports that it listens on.
+
+    nats-server_4711.ports   {"nats":["nats://127.0.0.1:4222"],"monitoring":[…]}
+
+The name begins with nats-server whatever the executable is called: harnesses look for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_GET_ADDRESS = 0x8915  # SIOCGIFADDR
+_IPV6_ADDRESSES = Path("/proc/net/if_inet6")
+_EVERY_ADDRESS = ("0.0.0.0", "::", "")
+
+
+def write_pid_file(path: str) -> None:
+    """Write this process's number, and nothing else; raises OSError."""
+    file = Path(path)
+    file.touch(mode=0o600)
+    file.write_text(str(os.getpid()))
+
+
+def ports_path(folder: str) -> Path:
+    """Give where this process's ports file lies."""
+    return Path(folder) / f"nats-server_{os.getpid()}.ports"
+
+
+def write_ports_file(folder: str, listening: Mapping[str, Sequence[str]]) -> Path:
+    """Write URLs by kind of listener; raises OSError."""
+    path = ports_path(folder)
+    # Whoever waits for the file must not see half of it.
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(listening, separators=(",", ":")))
+    unfinished.replace(path)
+    return path
+
+
+def urls(scheme: str, host: str, port: int) -> list[str]:
+    """Give the URLs at which a listener can be reached."""
+    hosts = local_addresses() if host in _EVERY_ADDRESS else [host]
+    return [f"{scheme}://{f'[{each}]' if ':' in each else each}:{port}" for each in hosts]
+
+
+def local_addresses() -> list[str]:
+    """Give the addresses of this machine, those of the loopback interface first."""
+    by_interface: dict[str, list[str]] = {name: [] for _, name in socket.if_nameindex()}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for name, found in by_interface.items():
+            request = struct.pack("256s", name.encode()[:15])
+            try:
+                answer = fcntl.ioctl(probe.fileno(), _GET_ADDRESS, request)
+            except OSError:
+                # An interface without an IPv4 address.
+                continue
+            found.append(socket.inet_ntoa(answer[20:24]))
+    for line in _ipv6_lines():
+        digits, *_, name = line.split()
+        if name in by_interface:
+            by_interface[name].append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
+    every = [address for found in by_interface.values() for address in found]
+    return every or ["127.0.0.1"]
+
+
+def _ipv6_lines() -> list[str]:
+    try:
+        return _IPV6_ADDRESSES.read_text().splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,253 @@
+"""The server as a process: its log lines, its files, its signals and how it ends.
+
+    INT, TERM   shut down          HUP    reload the configuration
+    USR1        reopen the log     USR2   lame duck mode, then shut down
+
+Log lines come in the words and the order of the reference server: harnesses wait for them. What
+goes wrong without anybody to tell becomes one line of the log, never a traceback.
+
+One process, one of these; it is given the arguments and the environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Mapping
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from penstock.clock import SystemClock
+from penstock.config.flags import FlagResult
+from penstock.config.load import Loaded, load
+from penstock.config.options import ServerOptions
+from penstock.errors import CannotListen, PenstockError, UsageError
+from penstock.server.lame_duck import let_clients_go
+from penstock.server.log import Log
+from penstock.server.ports_file import urls, write_pid_file, write_ports_file
+from penstock.server.reloading import take_options
+from penstock.server.server import Server
+from penstock.server.signals import NAMES
+from penstock.server.version import GIT_COMMIT, NATS_VERSION
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+
+
+def serve(flags: FlagResult, loaded: Loaded, environ: Mapping[str, str]) -> int:
+    """Run a server until it is told to end; give the exit code.
+
+    Raises PenstockError or OSError for what shows before there is a log.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_Process(flags, loaded, environ).live())
+
+
+class _Wish(Enum):
+    """What is asked for without a signal."""
+
+    RELOAD = auto()
+    END = auto()
+
+
+class _Process:
+    def __init__(self, flags: FlagResult, loaded: Loaded, environ: Mapping[str, str]) -> None:
+        self._flags = flags
+        self._environ = environ
+        clock = SystemClock()
+        self._log = Log(clock, loaded.options)
+        self._server = Server(loaded.options, clock=clock, log=self._log)
+        self._server.config_digest = loaded.digest
+        if flags.config_file:
+            self._server.ask_reload = lambda: self._received.put_nowait(_Wish.RELOAD)
+        self._received: asyncio.Queue[signal.Signals | _Wish] = asyncio.Queue()
+        self._ports_file: Path | None = None
+
+    async def live(self) -> int:
+        """Start, do what signals ask for, and shut down."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._on_unhandled)
+        self._announce_start()
+        if not self._write_pid_file(self._server.options) or not await self._open():
+            self._log.close()
+            return EXIT_FAILED
+        for number in NAMES:
+            loop.add_signal_handler(number, self._received.put_nowait, number)
+        self._announce_listening()
+        self._write_ports_file()
+        self._log.line("INF", "Server is ready")
+        async with asyncio.TaskGroup() as tasks:
+            leaving = await self._obey_signals(tasks)
+            if leaving is not None:
+                leaving.cancel()
+        await self._shut_down()
+        return EXIT_DONE
+
+    def _on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        told = f"{type(error).__name__}: {error}" if error is not None else context.get("message")
+        self._log.line("ERR", f"Internal error: {told}")
+
+    # Start
+
+    def _announce_start(self) -> None:
+        server, log = self._server, self._log
+        log.line("INF", "Starting nats-server")
+        log.line("INF", f"  Version:  {NATS_VERSION}")
+        log.line("INF", f"  Git:      [{GIT_COMMIT}]")
+        log.line("INF", f"  Name:     {server.name}")
+        log.line("INF", f"  ID:       {server.server_id}")
+        if server.identities.authenticator.has_plain_passwords:
+            log.line("WRN", "Plaintext passwords detected, use nkeys or bcrypt")
+        file = self._flags.config_file
+        if file:
+            log.line("INF", f"Using configuration file: {file} ({server.config_digest})")
+        jetstream = server.options.jetstream
+        if jetstream is not None and jetstream.enabled:
+            log.line("WRN", "JetStream is not available yet, going on without it")
+
+    async def _open(self) -> bool:
+        try:
+            await self._server.start()
+        except CannotListen as error:
+            self._log.line("FTL", _told(error))
+            return False
+        return True
+
+    def _announce_listening(self) -> None:
+        options = self._server.options
+        where = _joined(options.host, options.port)
+        self._log.line("INF", f"Listening for client connections on {where}")
+        if options.tls is None:
+            return
+        how = "available" if options.allow_non_tls else "required"
+        self._log.line("INF", f"TLS {how} for client connections")
+        if options.tls.handshake_first_ns == 0:
+            self._log.line(
+                "WRN",
+                'Clients that are not using "TLS Handshake First" option will fail to connect',
+            )
+
+    # Files
+
+    def _write_pid_file(self, options: ServerOptions) -> bool:
+        if not options.pid_file:
+            return True
+        try:
+            write_pid_file(options.pid_file)
+        except OSError as error:
+            reason = (error.strerror or "failed").lower()
+            told = f"open {options.pid_file}: {reason}"
+            self._log.line("FTL", f"Could not write pidfile: {told}")
+            return False
+        return True
+
+    def _write_ports_file(self) -> None:
+        options = self._server.options
+        if not options.ports_file_dir:
+            return
+        scheme = "nats" if options.tls is None else "tls"
+        listening = {"nats": urls(scheme, options.host, options.port)}
+        for scheme, port in (("http", options.http_port), ("https", options.https_port)):
+            if port:
+                listening["monitoring"] = urls(scheme, options.http_host, port)
+        try:
+            self._ports_file = write_ports_file(options.ports_file_dir, listening)
+        except OSError as error:
+            self._log.line("ERR", f"Error writing ports file ({options.ports_file_dir}): {error}")
+
+    def _remove_ports_file(self) -> None:
+        if self._ports_file is not None:
+            with contextlib.suppress(OSError):
+                self._ports_file.unlink()
+            self._ports_file = None
+
+    # Signals
+
+    async def _obey_signals(self, tasks: asyncio.TaskGroup) -> asyncio.Task[None] | None:
+        """Do what signals ask for until one says to end; give lame duck mode if it is on."""
+        leaving: asyncio.Task[None] | None = None
+        while True:
+            received = await self._received.get()
+            if isinstance(received, signal.Signals):
+                self._log.line("INF", f'Trapped "{NAMES[received]}" signal')
+            match received:
+                case _Wish.END:
+                    return leaving
+                case signal.SIGINT:
+                    return leaving
+                case signal.SIGTERM if leaving is None:
+                    return None
+                case signal.SIGHUP | _Wish.RELOAD:
+                    await self._reload()
+                case signal.SIGUSR1:
+                    self._reopen_log()
+                case signal.SIGUSR2 if leaving is None:
+                    leaving = tasks.create_task(self._leave(), name="lame duck")
+                case _:
+                    # Lame duck mode goes on.
+                    pass
+
+    async def _leave(self) -> None:
+        await let_clients_go(self._server)
+        self._received.put_nowait(_Wish.END)
+
+    def _reopen_log(self) -> None:
+        if not self._log.is_file:
+            self._log.line("INF", "File log re-open ignored, not a file logger")
+            return
+        try:
+            self._log.reopen()
+        except OSError as error:
+            self._log.line("ERR", f"File log re-open failed: {error}")
+            return
+        self._log.line("INF", "File log re-opened")
+
+    async def _reload(self) -> None:
+        before = self._server.options
+        try:
+            if not self._flags.config_file:
+                reason = "can only reload config when a file is provided using -c or --config"
+                raise UsageError(reason)
+            loaded = load(self._flags, self._environ)
+            await take_options(self._server, loaded.options)
+        except (PenstockError, OSError) as error:
+            told = str(error).rstrip("\n")
+            self._log.line("ERR", f"Failed to reload server configuration: {told}")
+            return
+        self._server.config_digest = loaded.digest
+        options = self._server.options
+        if options.pid_file != before.pid_file:
+            self._write_pid_file(options)
+        if options.ports_file_dir != before.ports_file_dir:
+            self._remove_ports_file()
+            self._write_ports_file()
+        self._log.line("INF", f"Reloaded server configuration ({loaded.digest})")
+
+    # End
+
+    async def _shut_down(self) -> None:
+        self._log.line("INF", "Initiating Shutdown...")
+        self._remove_ports_file()
+        await self._server.stop()
+        self._log.line("INF", "Server Exiting..")
+        self._log.close()
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _told(error: CannotListen) -> str:
+    """Say that a port cannot be had, in Go's words."""
+    where = _joined(error.host, max(error.port, 0))
+    listening = f"listen tcp {where}: bind: {error.reason}"
+    if error.reason == "no such host":
+        listening = f"listen tcp: lookup {error.host}: no such host"
+    if error.what == "monitoring":
+        return f"Can't start monitoring: can't listen to the monitor port: {listening}"
+    return f'Error listening on port: {_joined(error.host, error.port)}, "{listening}"'

@@ -1,0 +1,149 @@
+"""What the server tells in its system account without being asked.
+
+Clients that come and go, attempts to connect that failed, how many clients each account has (again
+every 30 s), how the server is doing (every 10 s, more often at first), and that it leaves. Where
+nobody listens nothing is computed.
+
+One thread: the event loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.monitor.events import Envelope
+from penstock.monitor.facts import ConnectionFacts
+from penstock.monitor.rendering import to_json
+from penstock.net.closing import ClosedReason
+from penstock.server.monitoring import closed_facts, open_facts
+
+if TYPE_CHECKING:
+    from penstock.net.connection import Connection
+    from penstock.routing.sublist import Sublist
+    from penstock.server.server import Server
+
+STATSZ_FIRST_S = 0.25
+STATSZ_INTERVAL_S = 10.0
+"""Statistics come after a quarter of a second, then after twice the time before, up to this."""
+
+CONNECTIONS_INTERVAL_S = 30.0
+"""The number of an account's clients is told again after this long without a change."""
+
+
+class SystemEvents:
+    """The events of one server; see the module."""
+
+    def __init__(self, server: Server, envelope: Envelope) -> None:
+        self._server = server
+        self._envelope = envelope
+        self._statsz_timer: asyncio.TimerHandle | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._flush_planned = False
+
+    def start(self) -> None:
+        """Begin to tell how the server is doing."""
+        self._tell_statsz_later(STATSZ_FIRST_S)
+
+    def stop(self) -> None:
+        """Say goodbye; nothing is told any more."""
+        self._tell(f"$SYS.SERVER.{self._server.server_id}.SHUTDOWN", self._envelope.server)
+        self._server.hub.flush()
+        if self._statsz_timer is not None:
+            self._statsz_timer.cancel()
+            self._statsz_timer = None
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    # What happens to clients
+
+    def facts(self, connection: Connection) -> ConnectionFacts:
+        """Give the facts of an open connection."""
+        return open_facts(connection)
+
+    def connected(self, connection: Connection) -> None:
+        """Tell of a client that was let in; one that closed meanwhile has been told of."""
+        if connection.closed:
+            return
+        account = connection.identity.account_name
+        self._tell_connections(account)
+        self._tell(
+            f"$SYS.ACCOUNT.{account}.CONNECT",
+            lambda: self._envelope.connected(open_facts(connection)),
+        )
+
+    def disconnected(self, connection: Connection, reason: ClosedReason) -> None:
+        """Tell of a client that went, or was not let in."""
+        rights = connection.identity
+
+        def message() -> dict[str, Any]:
+            return self._envelope.disconnected(closed_facts(connection), str(reason))
+
+        if reason is ClosedReason.AUTHENTICATION_VIOLATION:
+            self._tell(f"$SYS.SERVER.{self._server.server_id}.CLIENT.AUTH.ERR", message)
+        if rights is not None:
+            self._tell_connections(rights.account_name)
+        account = rights.account_name if rights is not None else "$G"
+        self._tell(f"$SYS.ACCOUNT.{account}.DISCONNECT", message)
+
+    def lame_duck(self) -> None:
+        """Tell that the server will go."""
+        self._tell(f"$SYS.SERVER.{self._server.server_id}.LAMEDUCK", self._envelope.server)
+
+    # How it is
+
+    def tell_statsz(self) -> None:
+        """Tell how the server is doing."""
+        self._tell(f"$SYS.SERVER.{self._server.server_id}.STATSZ", self._envelope.statsz)
+
+    def _tell_statsz_later(self, delay_s: float) -> None:
+        def tell() -> None:
+            self.tell_statsz()
+            self._tell_statsz_later(min(delay_s * 2, STATSZ_INTERVAL_S))
+
+        self._statsz_timer = self._server.loop.call_later(delay_s, tell)
+
+    def _tell_connections(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+        account = self._server.identities.accounts.find(name)
+        if account is None:
+            return
+        if account.client_count:
+            self._timers[name] = self._server.loop.call_later(
+                CONNECTIONS_INTERVAL_S, self._tell_connections, name
+            )
+
+        def message() -> dict[str, Any]:
+            return self._envelope.account_connections(self._server.source.account(account))
+
+        self._tell(f"$SYS.SERVER.ACCOUNT.{name}.CONNS", message)
+        self._tell(f"$SYS.ACCOUNT.{name}.SERVER.CONNS", message)
+
+    # Sending
+
+    def _tell(self, subject: str, message: Callable[[], dict[str, Any]]) -> None:
+        system = self._server.identities.accounts.system_account
+        if system is None:
+            return
+        # A name is a configuration's, and may be anything; subjects on the wire have no spaces.
+        encoded = subject.encode("utf-8", "surrogateescape")
+        found = system.sublist.matches(encoded)
+        if found.plain or found.queues:
+            self.send(system.sublist, encoded, message())
+
+    def send(self, sublist: Sublist, subject: bytes, message: Any) -> None:
+        """Publish a message of the server's own; it is sent in the next turn of the loop."""
+        hub = self._server.hub
+        hub.publish(sublist, subject, None, b"", to_json(message, indented=False))
+        if not self._flush_planned:
+            # What is told while receivers are being served would otherwise wait for the next one.
+            self._flush_planned = True
+            self._server.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_planned = False
+        self._server.hub.flush()

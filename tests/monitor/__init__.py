@@ -1,0 +1,1 @@
+"""Monitoring: pages, metrics and their HTTP server, compared with the reference server."""

@@ -1,0 +1,178 @@
+"""Subscriptions by subject, against a list of patterns that is searched from end to end."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from penstock.errors import UsageError
+from penstock.routing.sublist import Matches, Receiver, Sublist, Subscription
+from tests.models import subjects as model
+
+WORDS = [b"a", b"b", b"c", b"*", b">", b"*x", b">x"]
+patterns = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(b".".join)
+valid_patterns = patterns.filter(model.is_valid)
+subjects = st.lists(st.sampled_from([*WORDS, b""]), min_size=1, max_size=4).map(b".".join)
+queues = st.sampled_from([None, None, b"q", b"r"])
+
+RECEIVER = Receiver()
+
+
+def subscription(subject: bytes, queue: bytes | None = None) -> Subscription:
+    return Subscription(RECEIVER, subject, b"1", queue)
+
+
+def expected(subject: bytes, held: list[Subscription]) -> tuple[set[int], dict[bytes, set[int]]]:
+    """Give the plain ones and the members of each group, by looking at every subscription."""
+    plain: set[int] = set()
+    groups: dict[bytes, set[int]] = {}
+    for each in held:
+        # An empty token is never published to, not even as seen by `>`.
+        if b"" in subject.split(b".") or not model.matches(each.subject, subject):
+            continue
+        if each.queue is None:
+            plain.add(id(each))
+        else:
+            groups.setdefault(each.queue, set()).add(id(each))
+    return plain, groups
+
+
+def found(matches: Matches) -> tuple[set[int], dict[bytes, set[int]]]:
+    groups: dict[bytes, set[int]] = {}
+    for members in matches.queues:
+        assert members, "an empty group has no place"
+        assert members[0].queue is not None
+        assert members[0].queue not in groups, "a group comes once"
+        groups[members[0].queue] = {id(each) for each in members}
+    assert len({id(each) for each in matches.plain}) == len(matches.plain), "each comes once"
+    return {id(each) for each in matches.plain}, groups
+
+
+class SublistMachine(RuleBasedStateMachine):
+    """Inserts, removes and matches in any order: the cache must never show."""
+
+    held = Bundle("held")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sublist = Sublist()
+        self.model: list[Subscription] = []
+
+    @rule(target=held, subject=valid_patterns, queue=queues)
+    def insert(self, subject: bytes, queue: bytes | None) -> Subscription:
+        added = subscription(subject, queue)
+        self.sublist.insert(added)
+        self.model.append(added)
+        return added
+
+    @rule(gone=consumes(held))
+    def remove(self, gone: Subscription) -> None:
+        assert self.sublist.remove(gone)
+        assert not self.sublist.remove(gone)
+        assert gone.closed
+        self.model.remove(gone)
+
+    @rule(subject=subjects)
+    def match(self, subject: bytes) -> None:
+        assert found(self.sublist.matches(subject)) == expected(subject, self.model)
+
+    @invariant()
+    def holds_what_was_inserted(self) -> None:
+        assert self.sublist.count == len(self.model)
+        assert {id(each) for each in self.sublist.subscriptions()} == {id(e) for e in self.model}
+
+
+SublistMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+TestSublist = SublistMachine.TestCase
+
+
+@given(patterns.filter(lambda pattern: not model.is_valid(pattern)))
+def test_a_pattern_that_is_not_one_is_refused(pattern: bytes) -> None:
+    sublist = Sublist()
+
+    with pytest.raises(UsageError):
+        sublist.insert(subscription(pattern))
+    assert sublist.count == 0
+
+
+@pytest.mark.parametrize("subject", [b"a\x01", b"\x7f", b"\xff.\x00"])
+def test_any_byte_may_stand_in_a_token(subject: bytes) -> None:
+    sublist = Sublist()
+    sublist.insert(subscription(subject))
+
+    assert len(sublist.matches(subject).plain) == 1
+
+
+def test_matches_are_remembered_until_anything_changes() -> None:
+    sublist = Sublist()
+    sublist.insert(subscription(b"a.*"))
+
+    first = sublist.matches(b"a.b")
+
+    assert sublist.matches(b"a.b") is first
+    assert sublist.cached == 1
+    sublist.insert(subscription(b"other"))
+    assert sublist.cached == 0
+    assert sublist.matches(b"a.b") is not first
+
+
+def test_no_more_subjects_are_remembered_than_there_is_room() -> None:
+    sublist = Sublist()
+
+    for number in range(50_000):
+        sublist.matches(b"subject.%d" % number)
+
+    assert 0 < sublist.cached <= 8192
+
+
+def test_literals_come_before_wildcards_of_the_last_token() -> None:
+    sublist = Sublist()
+    wild, literal = subscription(b"a.*"), subscription(b"a.b")
+    sublist.insert(wild)
+    sublist.insert(literal)
+
+    assert sublist.matches(b"a.b").plain == [literal, wild]
+
+
+def test_members_of_a_group_meet_across_patterns() -> None:
+    sublist = Sublist()
+    for pattern in (b"a.b", b"a.*", b">"):
+        sublist.insert(subscription(pattern, b"q"))
+
+    groups = sublist.matches(b"a.b").queues
+
+    assert [len(members) for members in groups] == [3]
+
+
+def test_memory_comes_back_when_subscriptions_go() -> None:
+    def fill_and_empty(sublist: Sublist) -> None:
+        held = [
+            subscription(b"a.%d.%d.*" % (number % 100, number), b"q" if number % 2 else None)
+            for number in range(20_000)
+        ]
+        for each in held:
+            sublist.insert(each)
+        for each in held:
+            assert sublist.remove(each)
+
+    sublist = Sublist()
+    fill_and_empty(sublist)
+    tracemalloc.start()
+    try:
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        fill_and_empty(sublist)
+        gc.collect()
+        after = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+    # One node left behind for each would be many megabytes.
+    assert after - before < 100_000
+    assert sublist.count == 0
+    assert list(sublist.subscriptions()) == []

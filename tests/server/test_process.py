@@ -1,0 +1,193 @@
+"""A running server as a process: log lines, files and signals, beside the real server's."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.executables import BOTH, Running, ask, wait_for_file
+
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
+
+both = pytest.mark.parametrize("name", BOTH)
+
+
+def shape(message: str) -> str:
+    """Give a line of the log without what is each server's own."""
+    message = re.sub(r"(Name: +|ID: +)N[A-Z0-9]{55}", r"\1N", message)
+    message = re.sub(r"Git: +\[\w+\]", "Git:", message)
+    return re.sub(r":\d{4,5}$", ":PORT", message)
+
+
+def test_the_log_of_a_start_and_an_end_reads_the_same(tmp_path: Path) -> None:
+    config = tmp_path / "server.conf"
+    config.write_text(
+        'listen: 127.0.0.1:-1\nhttp: "127.0.0.1:-1"\nauthorization { user: a, password: b }\n'
+    )
+    logs = []
+    for name in BOTH:
+        with Running(name, "-c", str(config)) as server:
+            server.wait_for("Server is ready")
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 0
+            logs.append([shape(message) for message in server.messages])
+
+    ours, theirs = logs
+    assert ours == theirs
+    assert ours[-1] == "[INF] Server Exiting.."
+
+
+@both
+@pytest.mark.parametrize(
+    ("number", "word"), [(signal.SIGINT, "interrupt"), (signal.SIGTERM, "terminated")]
+)
+def test_a_signal_to_end_is_obeyed(name: str, number: signal.Signals, word: str) -> None:
+    with Running(name, "-a", "127.0.0.1", "-p", "-1") as server, server.connect() as client:
+        assert client.recv(5) == b"INFO "
+
+        server.signal(number, f'Trapped "{word}" signal')
+
+        assert server.wait() == 0
+        assert server.messages[-2:] == ["[INF] Initiating Shutdown...", "[INF] Server Exiting.."]
+        while client.recv(65_536):
+            pass
+
+
+@both
+def test_the_pid_file_holds_the_number_and_nothing_else(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "server.pid"
+
+    with Running(name, "-a", "127.0.0.1", "-p", "-1", "-P", str(file)) as server:
+        server.wait_for("Server is ready")
+
+        assert file.read_text() == str(server.pid)
+
+
+@both
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_the_ports_file_names_every_address_and_goes_with_the_server(
+    name: str, host: str, tmp_path: Path
+) -> None:
+    with Running(name, "-a", host, "-p", "-1", "--ports_file_dir", str(tmp_path)) as server:
+        port = server.port
+        file = tmp_path / f"nats-server_{server.pid}.ports"
+
+        assert json.loads(wait_for_file(file))["nats"][0] == f"nats://127.0.0.1:{port}"
+
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_ports_file_names_the_same_addresses_as_the_real_one(tmp_path: Path) -> None:
+    found = []
+    for name in BOTH:
+        arguments = ["-p", "-1", "-m", "-1", "--ports_file_dir", str(tmp_path)]
+        with Running(name, *arguments) as server:
+            server.wait_for("Server is ready")
+            text = wait_for_file(tmp_path / f"nats-server_{server.pid}.ports")
+            urls = json.loads(re.sub(r":\d{4,5}\"", ':PORT"', text))
+            found.append({kind: sorted(each) for kind, each in urls.items()})
+
+    assert found[0] == found[1]
+
+
+@both
+def test_every_address_means_those_of_both_families(name: str) -> None:
+    with Running(name, "-p", "-1") as server:
+        assert server.wait_for("Listening").startswith(
+            "[INF] Listening for client connections on 0.0.0.0:"
+        )
+        with server.connect() as client:
+            info = json.loads(client.recv(65_536).split(b" ", 1)[1])
+
+    assert info["client_ip"] == "127.0.0.1"
+
+
+@both
+def test_a_log_file_that_was_moved_away_is_opened_anew(name: str, tmp_path: Path) -> None:
+    file, moved = tmp_path / "server.log", tmp_path / "old.log"
+    arguments = ["-a", "127.0.0.1", "-p", "-1", "-l", str(file)]
+    with Running(name, *arguments) as server:
+        while "Server is ready" not in wait_for_file(file):
+            pass
+        file.rename(moved)
+
+        server.signal(signal.SIGUSR1)
+        wait_for_file(file)
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+
+    assert 'Trapped "user defined signal 1" signal' in moved.read_text()
+    assert "Server Exiting.." in file.read_text()
+    assert server.lines == []
+
+
+@both
+def test_without_a_log_file_there_is_nothing_to_reopen(name: str) -> None:
+    with Running(name, "-a", "127.0.0.1", "-p", "-1") as server:
+        server.wait_for("Server is ready")
+
+        line = server.signal(signal.SIGUSR1, "re-open")
+
+    assert line == "[INF] File log re-open ignored, not a file logger"
+
+
+@both
+def test_without_a_configuration_file_there_is_nothing_to_reload(name: str) -> None:
+    with Running(name, "-a", "127.0.0.1", "-p", "-1") as server:
+        server.wait_for("Server is ready")
+
+        assert server.reload() == (
+            "[ERR] Failed to reload server configuration: "
+            "can only reload config when a file is provided using -c or --config"
+        )
+
+
+@pytest.mark.parametrize("target", ["pid", "file"])
+def test_a_running_server_is_signalled_by_its_number_or_its_pid_file(
+    target: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "server.pid"
+    with Running("penstock", "-a", "127.0.0.1", "-p", "-1", "-P", str(file)) as server:
+        server.wait_for("Server is ready")
+        whom = str(file) if target == "file" else str(server.pid)
+
+        for command, word in (("reopen", "user defined signal 1"), ("quit", "interrupt")):
+            answer = ask("penstock", "--signal", f"{command}={whom}")
+            assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+            server.wait_for(f'Trapped "{word}" signal')
+        assert server.wait() == 0
+
+
+def test_streams_that_were_asked_for_are_told_to_be_missing_and_the_rest_runs(
+    tmp_path: Path,
+) -> None:
+    with (
+        Running("penstock", "-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(tmp_path)) as server,
+        server.connect() as client,
+    ):
+        info = json.loads(client.recv(65_536).split(b" ", 1)[1])
+
+    assert "jetstream" not in info
+    assert "[WRN] JetStream is not available yet, going on without it" in server.messages
+
+
+def test_what_a_client_sends_cannot_break_a_line_of_the_log() -> None:
+    with (
+        Running("penstock", "-a", "127.0.0.1", "-p", "-1", "-D") as server,
+        server.connect() as client,
+    ):
+        forged = '{"name":"x\\n[1] 2026/01/01 00:00:00.000000 [INF] Forged","lang":"py"}'
+        client.sendall(f"CONNECT {forged}\r\nPING\r\n".encode())
+        while b"PONG" not in client.recv(65_536):
+            pass
+        client.sendall(b"-ERR 'x'\r\n")
+        server.wait_for("Client connection closed")
+
+        assert any("Forged" in line for line in server.lines)
+        assert all(line.startswith(f"[{server.pid}]") for line in server.lines)

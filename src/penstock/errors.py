@@ -3,7 +3,8 @@
 An error carries fields; its text is built from them, so that callers and tests compare fields and
 people read sentences. Anything else that escapes is a bug of ours.
 
-This module is the bottom of the package: it imports nothing of Penstock and everybody may import it.
+This module is the bottom of the package: it imports nothing of Penstock, and everybody may import
+it.
 """
 
 from __future__ import annotations

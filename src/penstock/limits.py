@@ -18,17 +18,12 @@ PAYLOAD_BYTES_MAX = 64 * MIB
 """A payload's length on disk: the largest `max_payload` that a server may be configured with. A
 length field above it is damage, and is refused before anything is allocated."""
 
-RECORD_OVERHEAD_BYTES_MAX = 1 + 3 * 10 + 24
-"""Flags, three longest varints, sequence, timestamp, checksum."""
-
 ENVELOPE_BYTES_MAX = 64
 """What an envelope may add to the bytes it wraps (fixed fields, two varints, the AEAD's tag)."""
 
-RECORD_BYTES_MAX = (
-    SUBJECT_BYTES_MAX + HEADERS_BYTES_MAX + PAYLOAD_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX
-    + ENVELOPE_BYTES_MAX
-)
-"""No record is longer; a reader never looks further than this for a record's end."""
+RECORD_OVERHEAD_BYTES_MAX = 1 + 3 * 10 + 8 + 24
+"""Flags, three longest varints, expiry, sequence, timestamp, checksum: what a record takes beside
+its bytes."""
 
 BLOCK_BYTES_DEFAULT = 8 * MIB
 """A block is sealed before it would pass this. Small enough that a rewrite takes milliseconds and a
@@ -40,6 +35,10 @@ BLOCK_BYTES_MAX = 2**32 - 1
 WRITE_CACHE_BYTES_MAX = 4 * MIB
 """What the active block keeps in memory of bytes already written, for readers at the tail."""
 
+SEQUENCE_MAX = 2**63 - 1
+"""The highest sequence: what a signed column holds in Arrow, Spark and SQL. At a million messages a
+second it is reached after 292,000 years."""
+
 PENDING_BYTES_MAX = 64 * MIB
 """Bytes appended and not yet handed to the disk. Beyond it a writer waits for the commit under way:
 the disk is slower than the source, and memory must not pay for that."""
@@ -47,6 +46,10 @@ the disk is slower than the source, and memory must not pay for that."""
 VOLATILE_PENDING_BYTES_MAX = 256 * KIB
 """Bytes appended to a memory store before they move to its blocks: enough that the move costs
 nothing per message."""
+
+UNSEALED_BLOCKS_MAX = 32
+"""Sealed blocks that wait for their index file, each with its index in memory and its file open.
+Beyond it a writer helps to write them: the background thread does not keep up."""
 
 INDEX_CACHE_BYTES_MAX = 64 * MIB
 """Block indexes kept in memory for subject look-ups, least recently used first out."""
@@ -72,14 +75,14 @@ GO_BLOCK_BYTES_MAX = 64 * MIB
 at most 32 MiB. A longer file, or one that unpacks to more, is damage and is not loaded."""
 
 GO_RESYNC_READ_RATIO_MAX = 8
-"""Bytes read in search of whole records in a damaged block of Go's, as a multiple of the block. Real
-damage stays below 2; only bytes that were made to look like records come near it. Beyond it the
-rest of the block is given up."""
+"""Bytes read in search of whole records in a damaged block of Go's, as a multiple of the block.
+Real damage stays below 2; only bytes that were made to look like records come near it. Beyond it
+the rest of the block is given up."""
 
 RESYNC_HASH_BYTES_MAX = 4 * 1024 * MIB
 """What one walk over a block may hash while it looks for the next whole record after damage: half a
-second. Only payloads made to look like records could ask for more; what lies behind is then reported
-as damaged, and its bytes are kept."""
+second. Only payloads made to look like records could ask for more; what lies behind is then
+reported as damaged, and its bytes are kept."""
 
 SNAPPY_EXPANSION_MAX = 22
 """Plain bytes per compressed byte. Snappy's best element turns 3 bytes into 64; a block that declares
@@ -141,3 +144,19 @@ MONITOR_WAIT_S_MAX = 30.0
 CLOSED_SUBSCRIPTIONS_KEPT_MAX = 64
 """Subscriptions of a closed connection that monitoring still shows. With 10,000 closed connections
 kept, each with all of its subscriptions, clients that come and go could fill the memory."""
+
+"""Plain bytes per compressed byte. Snappy's best element turns 3 bytes into 64; a block that
+declares more cannot be whole, and is refused before its declared length is allocated."""
+
+SNAPSHOT_CHUNK_BYTES_MAX = 256 * KIB
+"""One piece of a snapshot: large enough that it costs nothing, small enough to be sent whole."""
+
+STREAM_NAME_BYTES_MAX = 1024
+"""A stream's name in a snapshot; JetStream itself stops at 255."""
+
+JSON_LINE_BYTES_MAX = 128 * MIB
+"""A line of the old `messages.jsonl`: the largest payload in base64, and headers with every byte
+escaped. A longer one is refused before it is gathered."""
+
+READ_CHUNK_BYTES = 1 * MIB
+"""What is read at once of a file that is gone through from end to end."""

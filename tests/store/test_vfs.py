@@ -179,10 +179,7 @@ def test_a_closed_file_refuses_everything_but_another_close(disk: Disk) -> None:
     assert code_of(file.size) == errno.EBADF
 
 
-def test_a_closed_file_cannot_be_synced(disk: Disk, request: pytest.FixtureRequest) -> None:
-    if isinstance(disk.files, OsFileSystem):
-        # os.fdatasync refuses a negative descriptor with ValueError, and the protocol says OSError.
-        request.applymarker(pytest.mark.xfail(raises=ValueError, reason="vfs lets it through"))
+def test_a_closed_file_cannot_be_synced(disk: Disk) -> None:
     file = disk.files.open(disk.at("a"), "create")
     file.close()
 

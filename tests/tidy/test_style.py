@@ -20,7 +20,12 @@ TEST_MODULE_LINES_MAX = 800
 CYTHON_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 
-FILES_EXEMPT: dict[str, tuple[int, str]] = {}
+FILES_EXEMPT: dict[str, tuple[int, str]] = {
+    "src/penstock/store/ledger.pyx": (
+        844,
+        "every question shares the ledger's compiled look-ups, which one extension class can hold",
+    ),
+}
 """{path: (lines, reason)}"""
 
 FUNCTIONS_EXEMPT: dict[str, tuple[int, str]] = {}

@@ -100,6 +100,26 @@ def decode_block_header(data: bytes, path: str) -> BlockHeader:
     )
     if version != VERSION:
         raise UnsupportedVersion(path, version, VERSION)
-    return BlockHeader(
-        number, salt, base_seq, created_ns, generation, previous, cipher, wrapped
-    )
+    return BlockHeader(number, salt, base_seq, created_ns, generation, previous, cipher, wrapped)
+
+
+def correct_block_header(data: bytes, path: str) -> BlockHeader | None:
+    """Read a header of which one byte is damaged, or give None where it is more than one.
+
+    Every other value of every byte is tried against the checksum: chance passes it once in 2**49.
+    """
+    if len(data) < HEADER_BYTES:
+        return None
+    fields, stored = bytearray(data[: HEADER_BYTES - 8]), data[HEADER_BYTES - 8 : HEADER_BYTES]
+    checksum = int.from_bytes(stored, "little")
+    whole = _CHECKSUM.pack(xxh64(fields))
+    if sum(found != kept for found, kept in zip(whole, stored, strict=True)) == 1:
+        return decode_block_header(bytes(fields) + whole, path)
+    for place in range(len(fields)):
+        damaged = fields[place]
+        for value in range(256):
+            fields[place] = value
+            if xxh64(fields) == checksum:
+                return decode_block_header(bytes(fields) + stored, path)
+        fields[place] = damaged
+    return None

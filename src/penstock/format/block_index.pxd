@@ -90,6 +90,8 @@ cdef class BlockIndex:
         self, uint32_t first, const uint8_t* wanted, const uint8_t* dead
     ) noexcept nogil
     cdef bytes wanted_subjects(self, object subject_filter)
+    cdef bint _knows(self, uint32_t item) noexcept nogil
+    cdef int64_t expiry_of(self, uint32_t ordinal) noexcept nogil
     cdef int _add_local(self, uint32_t item) except -1 nogil
     cdef int _add_expiry(self, int64_t expires_ns) except -1 nogil
     cdef bint _is_sound(self) noexcept nogil

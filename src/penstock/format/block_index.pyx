@@ -13,17 +13,18 @@ One thread at a time while building; a frozen or loaded index may be read from a
 
 import struct
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from penstock.errors import CorruptStore, UnsupportedVersion
+from penstock.errors import CorruptStore, FormatError, UnsupportedVersion
 
 from penstock.format.hashing cimport xxh64_raw
 from penstock.format.sequence_set cimport SequenceSet
 from penstock.format.subject_table cimport Subject, SubjectTable, compare_names
-from penstock.format.wire cimport get_u64
+from penstock.format.wire cimport get_u64, put_u64
 from penstock.subjects cimport SubjectFilter
 
 from penstock.format.damage import decode_damage, encode_damage
@@ -69,6 +70,15 @@ cdef void* _grown(void* old, uint32_t* room, size_t item_bytes) except NULL nogi
     return grown
 
 
+cdef inline uint8_t* _put(uint8_t* to, const void* data, size_t size) noexcept nogil:
+    # Copies and gives the place behind the copy; there may be nothing, at NULL, to copy.
+    if size:
+        memcpy(to, data, size)
+    return to + size
+
+
+# Not cleared by the garbage collector: what is freed at the end depends on `owner`.
+@cython.no_gc_clear
 cdef class BlockIndex:
     """One block's index; see the module."""
 
@@ -107,7 +117,7 @@ cdef class BlockIndex:
         cdef Subject* named = &self.table.items[item]
         cdef LocalSubject* local
         cdef Entry* entry
-        if named.last_block != self.number or named.local >= self.subject_count:
+        if not self._knows(item):
             self._add_local(item)
             named = &self.table.items[item]
         if self.count == self.room:
@@ -136,6 +146,15 @@ cdef class BlockIndex:
         self.message_bytes += size
         self.table.count_up(item, self.number, seq, 1)
         return 0
+
+    cdef bint _knows(self, uint32_t item) noexcept nogil:
+        # Whether the item has a number here. The table's hint may be of a block that is gone and
+        # whose number was given again, so it is held against our own dictionary.
+        cdef const Subject* named = &self.table.items[item]
+        return (
+            named.last_block == self.number and named.local < self.subject_count
+            and self.items[named.local] == item
+        )
 
     cdef int _add_local(self, uint32_t item) except -1 nogil:
         cdef uint32_t room = self.subject_room
@@ -179,6 +198,10 @@ cdef class BlockIndex:
             table.items[item].last_block = self.number
             table.items[item].local = local
         self.table = table
+
+    def cover(self, uint64_t block_bytes):
+        """Count the file's bytes up to here as the block's, whatever follows the last record."""
+        self.block_bytes = block_bytes
 
     def freeze(self):
         """Copy the names out of the shared table and order them; nothing is added any more."""
@@ -257,10 +280,9 @@ cdef class BlockIndex:
         cdef LocalSubject* local
         if self.text == NULL:
             item = self.table.find(name, size)
-            if item < 0 or self.table.items[item].last_block != self.number:
+            if item < 0 or not self._knows(<uint32_t>item):
                 return -1
-            middle = self.table.items[item].local
-            return middle if middle < self.subject_count else -1
+            return self.table.items[item].local
         while low < high:
             middle = low + (high - low) // 2
             local = &self.subjects[self.order[middle]]
@@ -342,6 +364,19 @@ cdef class BlockIndex:
             if wanted == NULL or wanted[self.entries[ordinal].subject]:
                 total += 1
         return total
+
+    cdef int64_t expiry_of(self, uint32_t ordinal) noexcept nogil:
+        # When an entry expires, or 0; expiries are in order of their entries.
+        cdef uint32_t low = 0, high = self.expiry_count, middle
+        while low < high:
+            middle = low + (high - low) // 2
+            if self.expiries[middle].ordinal < ordinal:
+                low = middle + 1
+            else:
+                high = middle
+        if low < self.expiry_count and self.expiries[low].ordinal == ordinal:
+            return self.expiries[low].expires_ns
+        return 0
 
     # For people and tests
 
@@ -425,20 +460,25 @@ cdef class BlockIndex:
             self.message_bytes, self.subject_count, self.text_bytes, self.expiry_count,
             len(tombstones), len(damage), 0, self.last_checksum, self.header,
         ).ljust(FIXED_BYTES, b"\0")
-        body = b"".join((
-            fixed,
-            (<uint8_t*>self.entries)[:<size_t>self.count * sizeof(Entry)] if self.count else b"",
-            (<uint8_t*>self.expiries)[:<size_t>self.expiry_count * sizeof(Expiry)]
-            if self.expiry_count else b"",
-            (<uint8_t*>self.subjects)[:<size_t>self.subject_count * sizeof(LocalSubject)]
-            if self.subject_count else b"",
-            (<uint8_t*>self.order)[:<size_t>self.subject_count * 4] if self.subject_count else b"",
-            self.text[:self.text_bytes] if self.text_bytes else b"",
-            tombstones,
-            damage,
-        ))
-        cdef const uint8_t* start = body
-        return body + xxh64_raw(start, len(body), 0).to_bytes(8, "little")
+        # Put together in place: it is megabytes, and whoever stores waits for the interpreter lock.
+        cdef size_t size = (
+            FIXED_BYTES + self.count * sizeof(Entry) + self.expiry_count * sizeof(Expiry)
+            + self.subject_count * (sizeof(LocalSubject) + 4) + self.text_bytes
+            + len(tombstones) + len(damage)
+        )
+        image = PyBytes_FromStringAndSize(NULL, size + 8)
+        cdef uint8_t* start = <uint8_t*>PyBytes_AS_STRING(image)
+        cdef uint8_t* p = start
+        p = _put(p, PyBytes_AS_STRING(fixed), FIXED_BYTES)
+        p = _put(p, self.entries, self.count * sizeof(Entry))
+        p = _put(p, self.expiries, self.expiry_count * sizeof(Expiry))
+        p = _put(p, self.subjects, self.subject_count * sizeof(LocalSubject))
+        p = _put(p, self.order, <size_t>self.subject_count * 4)
+        p = _put(p, self.text, self.text_bytes)
+        p = _put(p, PyBytes_AS_STRING(tombstones), len(tombstones))
+        p = _put(p, PyBytes_AS_STRING(damage), len(damage))
+        put_u64(p, xxh64_raw(start, size, 0))
+        return image
 
     @staticmethod
     def load(bytes data not None, path):
@@ -485,9 +525,11 @@ cdef class BlockIndex:
         at += <size_t>index.subject_count * 4
         index.text = <uint8_t*>(start + at)
         at += index.text_bytes
-        index.tombstones = SequenceSet.decode(data[at:at + tombstone_bytes])
-        at += tombstone_bytes
-        index.damage = decode_damage(data[at:at + damage_bytes])
+        try:
+            index.tombstones = SequenceSet.decode(data[at:at + tombstone_bytes])
+            index.damage = decode_damage(data[at + tombstone_bytes:len(data) - 8])
+        except FormatError as error:
+            raise CorruptStore(path, at, error.reason) from error
         if not index._is_sound():
             raise CorruptStore(path, 0, "block index points outside itself")
         return index

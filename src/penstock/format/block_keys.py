@@ -34,9 +34,7 @@ def data_key(header: BlockHeader, stream: bytes, key: StoreKey | None, path: str
         cipher = Cipher(header.cipher)
     except ValueError:
         raise WrongKey(path, f"unknown cipher {header.cipher}") from None
-    wrapped = WrappedKey(
-        cipher, header.wrapped_key[:NONCE_BYTES], header.wrapped_key[NONCE_BYTES:]
-    )
+    wrapped = WrappedKey(cipher, header.wrapped_key[:NONCE_BYTES], header.wrapped_key[NONCE_BYTES:])
     return key.unwrap(wrapped, stream, header.number, header.generation, path=path)
 
 
@@ -72,5 +70,3 @@ def unsealer(header: BlockHeader, stream: bytes, key: StoreKey | None, path: str
         return unseal(payload, Place(stream, seq, timestamp_ns, subject), block_key)
 
     return open_envelope
-
-

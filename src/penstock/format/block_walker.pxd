@@ -16,6 +16,8 @@ cdef class BlockWalker:
     # Where the next record is looked for, and where the last whole one ended.
     cdef readonly size_t offset
     cdef readonly size_t whole_bytes
+    # Where the last commit that left its first record began; 0 for none.
+    cdef readonly size_t commit_start
     cdef readonly list damage
     # The buffer, held for as long as the walk, and its bounds.
     cdef const uint8_t[::1] data
@@ -26,6 +28,9 @@ cdef class BlockWalker:
     cdef bint advance(self, Record* record) except -1 nogil
     cdef bint _is_record(self, size_t offset, Record* record) noexcept nogil
     cdef size_t _next_record(self, size_t offset, Record* record) noexcept nogil
-    cdef uint32_t _message_bytes(self, const Record* record) except 0 nogil
+    cdef uint32_t _message_bytes(self, const Record* record) noexcept nogil
     cdef object _add_tombstones(self, BlockIndex index, const Record* record)
     cdef object _add_unsealed(self, ColumnBuilder builder, const Record* record, object unseal)
+    cdef bint _is_entry(
+        self, BlockIndex index, uint32_t ordinal, const Record* record
+    ) noexcept nogil

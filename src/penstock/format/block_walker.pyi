@@ -47,8 +47,17 @@ class BlockWalker:
         ...
 
     @property
+    def commit_start(self) -> int:
+        """Where the last commit that left its first record began; 0 for none."""
+        ...
+
+    @property
     def damage(self) -> list[Damage]:
         """What was stepped over so far."""
+        ...
+
+    def agrees_with(self, index: BlockIndex) -> bool:
+        """Walk to the end; tell whether every byte is whole and just what a loaded index says."""
         ...
 
     def index_into(self, index: BlockIndex) -> None:

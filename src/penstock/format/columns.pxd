@@ -1,6 +1,6 @@
 # Growing columns of messages; see columns.pyx.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 
 cdef struct Bytes:

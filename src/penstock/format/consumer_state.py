@@ -111,10 +111,10 @@ def decode_consumer_state(buffer: bytes | memoryview, *, path: str = "") -> Cons
     magic, version = _HEAD.unpack_from(data)
     if magic != MAGIC or version < 1:
         raise FormatError("not a consumer state")
-    if version > VERSION:
-        raise UnsupportedVersion(path, version, VERSION)
     if xxh64(data[:end]) != _CHECKSUM.unpack_from(data, end)[0]:
         raise FormatError("consumer state checksum differs", offset=end)
+    if version > VERSION:
+        raise UnsupportedVersion(path, version, VERSION)
     state = _read_body(read_uvarints(data[:end], _HEAD.size))
     reason = _find_contradiction(state)
     if reason is not None:

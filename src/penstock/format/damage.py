@@ -2,7 +2,8 @@
 
 One entry in an index or a checkpoint:
 
-    block u32, offset u64, length u64, first sequence u64, last sequence u64, reason (u16 length, UTF-8)
+    block u32, offset u64, length u64, first sequence u64, last sequence u64,
+    reason (u16 length, UTF-8)
 
 The sequences are those that nothing else in the block accounts for between the neighbours that are
 whole; some of them may never have existed. `last_seq` below `first_seq` means that none is missing.
@@ -30,6 +31,15 @@ class Damage:
     reason: str
     first_seq: int
     last_seq: int
+
+    def is_at(self, other: Damage) -> bool:
+        """Tell whether both are of one place and cost the same, whatever their reasons."""
+        return (self.block, self.offset, self.first_seq, self.last_seq) == (
+            other.block,
+            other.offset,
+            other.first_seq,
+            other.last_seq,
+        )
 
     def __str__(self) -> str:
         """Say it in a line for people."""

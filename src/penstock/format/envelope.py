@@ -212,6 +212,12 @@ def unseal_fsv1(
     return bytes(_expand(body, compression, PAYLOAD_BYTES_MAX))
 
 
+def read_algorithms(envelope: bytes | memoryview) -> tuple[Compression, Cipher]:
+    """Tell how an envelope of either version was made, without opening it; raises FormatError."""
+    view = memoryview(envelope)
+    return _read_algorithms(view, MAGIC_FSV1 if view[:4] == MAGIC_FSV1 else MAGIC)
+
+
 def _read_algorithms(view: memoryview, magic: bytes) -> tuple[Compression, Cipher]:
     if len(view) < _HEAD_BYTES or view[:4] != magic:
         raise FormatError(f"not an envelope of {magic.decode()}")

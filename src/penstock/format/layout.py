@@ -7,6 +7,9 @@
     LOCK           held by the process that writes, with its pid
     consumers/     one state file a consumer
     quarantine/    bytes that were cut off or could not be read, kept for people
+    import.json    configuration of the stream and its consumers, where another server wrote them
+    messages.jsonl the old layout, migrated when the store is opened
+    migrating/     the blocks that become of it, until they are all there
 
 Pure; any thread.
 """
@@ -14,6 +17,7 @@ Pure; any thread.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 
 BLOCK_SUFFIX = ".blk"
 INDEX_SUFFIX = ".idx"
@@ -24,6 +28,10 @@ QUARANTINE_NAME = "quarantine"
 CONSUMERS_NAME = "consumers"
 TEMPORARY_SUFFIX = ".tmp"
 LEGACY_NAME = "messages.jsonl"
+MIGRATING_NAME = "migrating"
+IMPORT_NAME = "import.json"
+
+_NUMBER_MAX = 2**32 - 1
 
 _BLOCK = re.compile(r"([0-9]{6,10})\.blk\Z")
 _INDEX = re.compile(r"([0-9]{6,10})\.idx\Z")
@@ -42,18 +50,33 @@ def index_name(number: int) -> str:
     return f"{number:06d}{INDEX_SUFFIX}"
 
 
+def consumer_state_name(consumer: str) -> str:
+    """Give the name of a consumer's state file, below the consumers' folder."""
+    return f"{consumer}.state"
+
+
 def block_number(name: str) -> int | None:
     """Give the number of a block file by its name, or None for another file."""
-    found = _BLOCK.match(name)
-    return int(found[1]) if found else None
+    return _number(_BLOCK.match(name), name, block_name)
 
 
 def index_number(name: str) -> int | None:
     """Give the number of an index file by its name, or None for another file."""
-    found = _INDEX.match(name)
-    return int(found[1]) if found else None
+    return _number(_INDEX.match(name), name, index_name)
+
+
+def _number(found: re.Match[str] | None, name: str, spell: Callable[[int], str]) -> int | None:
+    # Only the one spelling of a number that a header can hold.
+    number = int(found[1]) if found else 0
+    return number if 0 < number <= _NUMBER_MAX and spell(number) == name else None
 
 
 def is_temporary(name: str) -> bool:
     """Tell whether a name is that of a file that an interrupted write of ours left."""
     return _TEMPORARY.match(name) is not None
+
+
+def is_stream_directory(names: Iterable[str]) -> bool:
+    """Tell whether a folder with these names in it holds a stream, of today's layout or the old."""
+    known = {STATE_NAME, HIGH_WATER_NAME, LEGACY_NAME}
+    return any(name in known or block_number(name) is not None for name in names)

@@ -15,8 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from penstock.errors import CorruptStore, FormatError
-from penstock.format.block import HEADER_BYTES, BlockHeader, decode_block_header
+from penstock.errors import CorruptStore, UsageError
+from penstock.format.block import (
+    HEADER_BYTES,
+    BlockHeader,
+    correct_block_header,
+    decode_block_header,
+    encode_block_header,
+)
 from penstock.format.block_index import BlockIndex
 from penstock.format.block_keys import unsealer
 from penstock.format.block_walker import BlockWalker
@@ -25,6 +31,7 @@ from penstock.format.damage import Damage
 from penstock.format.envelope import StoreKey
 from penstock.format.files import LocalFolder, ReadableFolder
 from penstock.format.layout import block_name, block_number, index_name
+from penstock.format.record import DELETED
 from penstock.format.sequence_set import SequenceSet
 from penstock.format.subject_table import SubjectTable
 from penstock.subjects import SubjectFilter
@@ -32,6 +39,7 @@ from penstock.subjects import SubjectFilter
 SEQ_MAX = 2**64 - 1
 TIME_MIN = -(2**63)
 TIME_MAX = 2**63 - 1
+TAIL_REASON = "no whole record up to the end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,11 @@ class Selection:
     rows_max: int = 65_536
     bytes_max: int = 16 * 1024 * 1024
 
+    def __post_init__(self) -> None:
+        """Refuse batches that could hold nothing."""
+        if self.rows_max < 1 or self.bytes_max < 1:
+            raise UsageError("a batch holds at least one row and one byte")
+
 
 @dataclass(slots=True)
 class BlockCheck:
@@ -79,6 +92,21 @@ class BlockCheck:
     """Bytes after the last whole record: torn, or being written right now."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A block as it was found: by its index where that fits, else by a walk."""
+
+    header: BlockHeader
+    index: BlockIndex
+    sealed: bool
+    tail_bytes: int = 0
+    """What a walk found after the last whole record."""
+
+
+class _Unfinished(CorruptStore):
+    """A block file that is shorter than a header: of the newest block, it is being begun."""
+
+
 class StreamReader:
     """A stream's directory, read-only; see the module."""
 
@@ -91,7 +119,8 @@ class StreamReader:
     ) -> None:
         """Take stock of a directory; `stream` and `key` open encrypted blocks.
 
-        Raises FileNotFoundError, WrongKey, UnsupportedVersion.
+        Raises FileNotFoundError and UnsupportedVersion. A missing or wrong key shows when messages
+        are read: what a stream holds by its subjects is not secret.
         """
         self.folder = LocalFolder(folder) if isinstance(folder, str) else folder
         self.damage: list[Damage] = []
@@ -101,38 +130,64 @@ class StreamReader:
         self._key = key
         self._take_stock()
 
-    def _take_stock(self) -> None:
-        numbers = sorted(
+    def _block_numbers(self) -> list[int]:
+        return sorted(
             number
             for name in self.folder.list_names()
             if (number := block_number(name)) is not None
         )
-        for number in numbers:
-            try:
-                index, sealed, header = self._index(number)
-            except FileNotFoundError:
-                continue
-            except CorruptStore as error:
+
+    def _take_stock(self) -> None:
+        # Beside a writer blocks come and go. A tombstone may have moved on into a block that was
+        # not listed yet, and a block that was the last may have been finished: so it is looked
+        # again until no new block has appeared.
+        listed: set[int] = set()
+        found: dict[int, _Found] = {}
+        while not listed.issuperset(numbers := self._block_numbers()):
+            listed.update(numbers)
+            for number in numbers:
+                if number not in found or not found[number].sealed:
+                    self._look_at(number, found, newest=number == numbers[-1])
+        blocks = [found[number] for number in sorted(found)]
+        for place, block in enumerate(blocks):
+            self._add_block(block, blocks[place + 1] if place + 1 < len(blocks) else None)
+
+    def _look_at(self, number: int, found: dict[int, _Found], *, newest: bool) -> None:
+        try:
+            found[number] = self._find(number)
+        except FileNotFoundError:
+            found.pop(number, None)
+        except CorruptStore as error:
+            if not (newest and isinstance(error, _Unfinished)):
                 self._report(Damage(number, 0, 0, error.reason, 1, 0))
-                continue
-            self.removed.update(index.tombstones)
-            for damage in index.damage:
-                self._report(damage)
-            self.blocks.append(
-                BlockInfo(
-                    number,
-                    index.generation,
-                    index.block_bytes,
-                    index.base_seq,
-                    index.last_seq,
-                    index.count,
-                    index.subject_count,
-                    index.first_time_ns,
-                    index.last_time_ns,
-                    sealed,
-                    header.cipher != 0,
-                )
+
+    def _add_block(self, found: _Found, following: _Found | None) -> None:
+        index = found.index
+        self.removed.update(index.tombstones)
+        for damage in index.damage:
+            self._report(damage)
+        if following is not None:
+            header = following.header
+            if _ends_early(found, header.number, header.base_seq):
+                self._report(_tail_damage(index, found.tail_bytes, header.base_seq - 1))
+        self.blocks.append(
+            BlockInfo(
+                index.number,
+                index.generation,
+                index.block_bytes,
+                index.base_seq,
+                index.last_seq,
+                index.count,
+                index.subject_count,
+                index.first_time_ns,
+                index.last_time_ns,
+                found.sealed,
+                found.header.cipher != 0,
             )
+        )
+
+    def _is_known(self, block: int, offset: int) -> bool:
+        return any((each.block, each.offset) == (block, offset) for each in self.damage)
 
     def _report(self, damage: Damage) -> None:
         if damage not in self.damage:
@@ -143,47 +198,75 @@ class StreamReader:
         """The highest sequence that any block accounts for; 0 for an empty stream."""
         return max((block.last_seq for block in self.blocks), default=0)
 
-    def _read(self, name: str) -> bytes:
+    def read_file(self, name: str) -> bytes:
+        """Give a whole file of the directory; raises FileNotFoundError."""
         file = self.folder.open(name)
         try:
             return file.read_at(0, file.size())
         finally:
             file.close()
 
-    def _index(self, number: int) -> tuple[BlockIndex, bool, BlockHeader]:
-        """Give a block's index, from its file or from a walk; whether it is sealed; its header."""
+    def load_index(self, number: int) -> BlockIndex:
+        """Give a block's index, removed messages included, walking the block where it has none.
+
+        Raises FileNotFoundError where the block is gone, CorruptStore where its header is.
+        """
+        return self._find(number).index
+
+    def _path(self, number: int) -> str:
+        return f"{self.folder.path}/{block_name(number)}"
+
+    def _index_file(self, number: int) -> BlockIndex | None:
+        """Give what the index file says, or None where it is missing or damaged."""
+        try:
+            return BlockIndex.load(self.read_file(index_name(number)), index_name(number))
+        except (FileNotFoundError, CorruptStore):
+            return None
+
+    def _header(self, number: int, head: bytes, index: BlockIndex | None) -> BlockHeader:
+        """Read a block's header; a damaged one is reported and mended, by the index or alone."""
+        path = self._path(number)
+        try:
+            header = decode_block_header(head, path)
+            reason = f"the header says block {header.number}"
+        except CorruptStore as error:
+            header, reason = None, error.reason
+        if header is not None and header.number == number:
+            return header
+        if index is not None and index.number == number:
+            mended: BlockHeader | None = decode_block_header(index.header, path)
+        else:
+            mended = correct_block_header(head, path)
+        if mended is None or mended.number != number:
+            kind = _Unfinished if len(head) < HEADER_BYTES else CorruptStore
+            raise kind(path, 0, reason)
+        self._report(Damage(number, 0, HEADER_BYTES, reason, 1, 0))
+        return mended
+
+    def _find(self, number: int) -> _Found:
         file = self.folder.open(block_name(number))
         try:
             head = file.read_at(0, HEADER_BYTES)
         finally:
             file.close()
-        path = f"{self.folder.path}/{block_name(number)}"
-        index: BlockIndex | None = None
-        try:
-            index = BlockIndex.load(self._read(index_name(number)), index_name(number))
-        except (FileNotFoundError, CorruptStore, FormatError):
-            index = None
-        try:
-            header = decode_block_header(head, path)
-        except CorruptStore as error:
-            if index is None:
-                raise
-            self._report(Damage(number, 0, HEADER_BYTES, error.reason, 1, 0))
-            header = decode_block_header(index.header, path)
-        if index is not None and index.generation == header.generation:
-            return index, True, header
-        return self._walked(header)[0], index is not None, header
+        index = self._index_file(number)
+        header = self._header(number, head, index)
+        # An index fits one generation of one block, whose header it repeats. Another block may
+        # have had the number before, and a rewrite may have overtaken its index.
+        if index is not None and index.header == encode_block_header(header):
+            return _Found(header, index, sealed=True)
+        return self._walk(number)[0]
 
-    def _walked(self, header: BlockHeader) -> tuple[BlockIndex, BlockWalker, bytes]:
-        data = self._read(block_name(header.number))
-        walker = BlockWalker(
-            data, block=header.number, seed=header.seed, base_seq=header.base_seq
-        )
-        index = BlockIndex(
-            header.number, header.generation, header.base_seq, data[:HEADER_BYTES], SubjectTable()
-        )
+    def _walk(self, number: int) -> tuple[_Found, BlockWalker, bytes]:
+        data = self.read_file(block_name(number))
+        head = data[:HEADER_BYTES]
+        header = self._header(number, head, self._index_file(number))
+        walker = BlockWalker(data, block=number, seed=header.seed, base_seq=header.base_seq)
+        index = BlockIndex(number, header.generation, header.base_seq, head, SubjectTable())
         walker.index_into(index)
-        return index, walker, data
+        # Only a sealed block is ever rewritten.
+        found = _Found(header, index, header.generation > 0, len(data) - walker.whole_bytes)
+        return found, walker, data
 
     # Messages
 
@@ -203,9 +286,12 @@ class StreamReader:
     def _has_subject(self, block: BlockInfo, subjects: SubjectFilter | None) -> bool:
         if subjects is None or subjects.everything or not block.sealed:
             return True
-        try:
-            index = BlockIndex.load(self._read(index_name(block.number)), index_name(block.number))
-        except (FileNotFoundError, CorruptStore, FormatError):
+        index = self._index_file(block.number)
+        if index is None or (index.generation, index.base_seq, index.block_bytes) != (
+            block.generation,
+            block.base_seq,
+            block.bytes,
+        ):
             return True
         return index.count_matching(subjects) > 0
 
@@ -218,19 +304,12 @@ class StreamReader:
     def block_batches(self, block: BlockInfo, wanted: Selection) -> Iterator[ColumnBatch]:
         """Yield the wanted live messages of one block; what is damaged is added to `damage`."""
         try:
-            data = self._read(block_name(block.number))
+            data = self.read_file(block_name(block.number))
         except FileNotFoundError:
             return
-        path = f"{self.folder.path}/{block_name(block.number)}"
-        try:
-            header = decode_block_header(data[:HEADER_BYTES], path)
-        except CorruptStore:
-            header = decode_block_header(
-                BlockIndex.load(self._read(index_name(block.number)), path).header, path
-            )
-        walker = BlockWalker(
-            data, block=header.number, seed=header.seed, base_seq=header.base_seq
-        )
+        header = self._header(block.number, data[:HEADER_BYTES], self._index_file(block.number))
+        unseal = unsealer(header, self._stream, self._key, self._path(block.number))
+        walker = BlockWalker(data, block=block.number, seed=header.seed, base_seq=header.base_seq)
         builder = ColumnBuilder(headers=wanted.headers, payloads=wanted.payloads)
         more = True
         while more:
@@ -244,32 +323,48 @@ class StreamReader:
                 removed=self.removed,
                 rows_max=wanted.rows_max,
                 bytes_max=wanted.bytes_max,
-                unseal=unsealer(header, self._stream, self._key, path),
+                unseal=unseal,
             )
             if builder.count:
                 yield builder.take(block.number)
         for damage in walker.damage:
             self._report(damage)
+        if (
+            walker.offset >= len(data)
+            and walker.whole_bytes < block.bytes
+            and header.generation == block.generation
+            and not self._is_known(block.number, walker.whole_bytes)
+        ):
+            size = max(block.bytes, len(data)) - walker.whole_bytes
+            self._report(
+                Damage(
+                    block.number,
+                    walker.whole_bytes,
+                    size,
+                    TAIL_REASON,
+                    walker.last_seq + 1,
+                    block.last_seq,
+                )
+            )
 
     # Verifying
 
     def verify(self) -> Iterator[BlockCheck]:
         """Read every byte of every block and compare it with its index; one result a block."""
         previous: BlockIndex | None = None
-        numbers = [
-            number
-            for name in self.folder.list_names()
-            if (number := block_number(name)) is not None
-        ]
-        for place, number in enumerate(sorted(numbers)):
+        numbers = self._block_numbers()
+        for number in numbers:
             check = BlockCheck(number)
             try:
-                previous = self._verify_block(check, previous, last=place == len(numbers) - 1)
+                previous = self._verify_block(check, previous, last=number == numbers[-1])
             except FileNotFoundError:
                 continue
             except CorruptStore as error:
-                check.damage.append(Damage(number, error.offset, 0, error.reason, 1, 0))
                 previous = None
+                if number == numbers[-1] and isinstance(error, _Unfinished):
+                    check.notes.append("begun and not finished")
+                else:
+                    check.damage.append(Damage(number, error.offset, 0, error.reason, 1, 0))
             for damage in check.damage:
                 self._report(damage)
             yield check
@@ -277,58 +372,104 @@ class StreamReader:
     def _verify_block(
         self, check: BlockCheck, previous: BlockIndex | None, *, last: bool
     ) -> BlockIndex:
-        _, sealed, header = self._index(check.number)
-        walked, walker, data = self._walked(header)
+        sound = self._verify_sealed(check, previous)
+        if sound is not None:
+            return sound
+        found, walker, data = self._walk(check.number)
         check.bytes = len(data)
-        check.messages = walked.count
+        check.messages = found.index.count
         check.damage += walker.damage
-        check.tail_bytes = len(data) - walker.whole_bytes
-        unsealer(header, self._stream, self._key, block_name(check.number))
-        if check.tail_bytes and (sealed or not last):
-            check.damage.append(
-                Damage(
-                    check.number,
-                    walker.whole_bytes,
-                    check.tail_bytes,
-                    "no whole record up to the end",
-                    walked.last_seq + 1,
-                    walked.last_seq,
-                )
-            )
-        if (
-            previous is not None
-            and previous.generation == 0
-            and header.previous_checksum not in (0, previous.last_checksum)
-        ):
+        check.tail_bytes = found.tail_bytes
+        unsealer(found.header, self._stream, self._key, self._path(check.number))
+        if previous is not None and not _follows(found.header, previous):
             check.notes.append(f"does not follow on the end of block {previous.number}")
-        self._compare_index(check, walked, sealed=sealed, last=last)
-        return walked
+        index = self._compare_index(check, found, last=last)
+        following = next((block for block in self.blocks if block.number > check.number), None)
+        if index is not None:
+            end = max(check.bytes, index.block_bytes)
+            if end > walker.whole_bytes:
+                lost = end - walker.whole_bytes
+                check.damage.append(_tail_damage(found.index, lost, index.last_seq))
+        elif following is not None and _ends_early(found, following.number, following.base_seq):
+            last_seq = following.base_seq - 1
+            check.damage.append(_tail_damage(found.index, found.tail_bytes, last_seq))
+        return found.index
 
-    def _compare_index(
-        self, check: BlockCheck, walked: BlockIndex, *, sealed: bool, last: bool
-    ) -> None:
+    def _verify_sealed(self, check: BlockCheck, previous: BlockIndex | None) -> BlockIndex | None:
+        """Verify a sealed block against its index in one walk; None where that is not enough."""
+        index = self._index_file(check.number)
+        if index is None:
+            return None
+        data = self.read_file(block_name(check.number))
+        try:
+            header = decode_block_header(data[:HEADER_BYTES], self._path(check.number))
+        except CorruptStore:
+            return None
+        if index.header != data[:HEADER_BYTES] or (
+            previous is not None and not _follows(header, previous)
+        ):
+            return None
+        walker = BlockWalker(data, block=check.number, seed=header.seed, base_seq=header.base_seq)
+        if not walker.agrees_with(index):
+            return None
+        unsealer(header, self._stream, self._key, self._path(check.number))
+        check.bytes = len(data)
+        check.messages = index.count
+        return index
+
+    def _compare_index(self, check: BlockCheck, found: _Found, *, last: bool) -> BlockIndex | None:
+        """Note what is wrong with a block's index; give it where it fits the block."""
         name = index_name(check.number)
         try:
-            index = BlockIndex.load(self._read(name), name)
+            image = self.read_file(name)
+            index = BlockIndex.load(image, name)
         except FileNotFoundError:
             if not last:
                 check.notes.append("index missing: it is rebuilt when the store is opened")
-            return
-        except (CorruptStore, FormatError) as error:
+            return None
+        except CorruptStore as error:
             check.notes.append(f"index damaged: {error}")
-            return
-        if index.generation != walked.generation:
-            check.notes.append("index of an older generation: it is rebuilt when opened")
-        elif index.block_bytes > check.bytes:
-            check.damage.append(
-                Damage(
-                    check.number,
-                    check.bytes,
-                    index.block_bytes - check.bytes,
-                    "the file is shorter than its index says",
-                    walked.last_seq + 1,
-                    index.last_seq,
-                )
-            )
-        elif index.count != walked.count and not walked.damage and not sealed:
+            return None
+        if index.header != encode_block_header(found.header):
+            check.notes.append("index of another generation: it is rebuilt when opened")
+            return None
+        found.index.freeze()
+        whole = not check.damage and not found.tail_bytes
+        if whole and found.index.encode() != image and self._disagree(index, found.index):
             check.notes.append("index and block disagree")
+        return index
+
+    def _disagree(self, index: BlockIndex, walked: BlockIndex) -> bool:
+        # An erased message keeps its entry as it was when the index was written.
+        if index.count != walked.count or index.tombstones != walked.tombstones:
+            return True
+        pairs = ((index.entry(place), walked.entry(place)) for place in range(index.count))
+        return any(one != other and not other[5] & DELETED for one, other in pairs)
+
+
+def _ends_early(found: _Found, next_number: int, next_base_seq: int) -> bool:
+    """Tell whether a block lacks records that it had when the next one was begun."""
+    if found.tail_bytes:
+        return True
+    # As first written, a block accounts for every sequence up to the next one's base.
+    return (
+        found.header.generation == 0
+        and found.header.number + 1 == next_number
+        and found.index.last_seq + 1 < next_base_seq
+    )
+
+
+def _follows(header: BlockHeader, previous: BlockIndex) -> bool:
+    """Tell whether a block was begun after the last record of the one before."""
+    if previous.generation or header.previous_checksum in (0, previous.last_checksum):
+        return True
+    if not previous.count:
+        return False
+    # An erased record has another checksum than it had then.
+    _, offset, length, _, _, flags, _ = previous.entry(previous.count - 1)
+    return offset + length == previous.block_bytes and flags & DELETED != 0
+
+
+def _tail_damage(index: BlockIndex, size: int, last_seq: int) -> Damage:
+    """Tell of the end of a block whose records are lost, up to a sequence."""
+    return Damage(index.number, index.block_bytes, size, TAIL_REASON, index.last_seq + 1, last_seq)

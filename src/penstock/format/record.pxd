@@ -8,7 +8,10 @@ cdef enum:
     FLAG_ENVELOPED = 0x04
     FLAG_TOMBSTONE = 0x08
     FLAG_EXPIRES = 0x10
-    FLAGS_KNOWN = 0x1F
+    # The first record of a commit: all before it in the block was on stable storage when it was
+    # written.
+    FLAG_COMMIT_START = 0x20
+    FLAGS_KNOWN = 0x3F
     TRAILER_BYTES = 24
     # Flags, three one-byte lengths, the trailer: no record is shorter.
     RECORD_BYTES_MIN = 28

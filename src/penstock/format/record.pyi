@@ -9,6 +9,7 @@ SKIP: int
 ENVELOPED: int
 TOMBSTONE: int
 EXPIRES: int
+COMMIT_START: int
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
@@ -40,6 +41,10 @@ def encode(
 
 def check_sizes(subject_size: int, headers_size: int, payload_size: int) -> None:
     """Raise FormatError where a record could not hold these."""
+    ...
+
+def check_message(subject_size: int, headers_size: int, payload_size: int) -> None:
+    """Raise FormatError where a message is too large, be it enveloped or not."""
     ...
 
 def measure(data: Buffer, offset: int = 0) -> int:

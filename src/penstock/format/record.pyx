@@ -1,9 +1,9 @@
 """One record of a block file: encode, decode, measure.
 
-    +-------+----------------+-----------------+-----------------+- - - - -+-------+--------+-------+
-    | flags | varint subject | varint headers  | varint payload  | expires | seq   | time   | XXH64 |
-    | u8    | length, bytes  | length, bytes   | length, bytes   | i64 ns  | u64   | i64 ns | u64   |
-    +-------+----------------+-----------------+-----------------+- - - - -+-------+--------+-------+
+    +-------+----------------+----------------+----------------+- - - - -+-------+--------+-------+
+    | flags | varint subject | varint headers | varint payload | expires | seq   | time   | XXH64 |
+    | u8    | length, bytes  | length, bytes  | length, bytes  | i64 ns  | u64   | i64 ns | u64   |
+    +-------+----------------+----------------+----------------+- - - - -+-------+--------+-------+
 
 Little-endian; `expires` is there only when its flag is set. The checksum covers every byte before
 it, flags and lengths included, and is seeded per block, so that a record that lies inside another
@@ -30,9 +30,11 @@ SKIP = FLAG_SKIP
 ENVELOPED = FLAG_ENVELOPED
 TOMBSTONE = FLAG_TOMBSTONE
 EXPIRES = FLAG_EXPIRES
+COMMIT_START = FLAG_COMMIT_START
 
 cdef uint64_t SUBJECT_MAX = limits.SUBJECT_BYTES_MAX
 cdef uint64_t HEADERS_MAX = limits.HEADERS_BYTES_MAX
+cdef uint64_t MESSAGE_PAYLOAD_MAX = limits.PAYLOAD_BYTES_MAX
 # An enveloped payload holds the headers as well.
 cdef uint64_t PAYLOAD_MAX = (
     limits.PAYLOAD_BYTES_MAX + limits.HEADERS_BYTES_MAX + limits.ENVELOPE_BYTES_MAX
@@ -195,6 +197,16 @@ def check_sizes(size_t subject_size, size_t headers_size, size_t payload_size):
         raise FormatError(f"headers of {headers_size} bytes (at most {HEADERS_MAX})")
     if payload_size > PAYLOAD_MAX:
         raise FormatError(f"a payload of {payload_size} bytes (at most {PAYLOAD_MAX})")
+
+
+def check_message(size_t subject_size, size_t headers_size, size_t payload_size):
+    """Raise FormatError where a message is too large, be it enveloped or not.
+
+    A record's payload may be a little longer than a message's: that room is the envelope's.
+    """
+    if payload_size > MESSAGE_PAYLOAD_MAX:
+        raise FormatError(f"a payload of {payload_size} bytes (at most {MESSAGE_PAYLOAD_MAX})")
+    check_sizes(subject_size, headers_size, payload_size)
 
 
 def measure(const uint8_t[::1] data not None, Py_ssize_t offset=0):

@@ -55,6 +55,10 @@ class SequenceSet(RangeLeaves):
         """Iterate over (first, last) in order; a change ahead of the iteration is seen."""
         ...
 
+    def parts(self, ranges_max: int) -> list[SequenceSet]:
+        """Give sets of at most `ranges_max` ranges each that make up this one."""
+        ...
+
     def ranges_between(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Iterate over the parts of ranges that lie within first to last, in order."""
         ...

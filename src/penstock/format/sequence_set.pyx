@@ -125,6 +125,15 @@ cdef class SequenceSet(RangeLeaves):
         """Iterate over (first, last) in order; a change ahead of the iteration is seen."""
         return self.ranges_between(0, UINT64_MAX)
 
+    def parts(self, size_t ranges_max):
+        """Give sets of at most `ranges_max` ranges each that make up this one."""
+        parts = []
+        for place, (first, last) in enumerate(self.ranges()):
+            if place % ranges_max == 0:
+                parts.append(SequenceSet())
+            parts[-1].add_range(first, last)
+        return parts
+
     def ranges_between(self, uint64_t first, uint64_t last):
         """Iterate over the parts of ranges that lie within first to last, in order."""
         cdef Cursor at

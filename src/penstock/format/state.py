@@ -15,8 +15,8 @@ doubts it drops it and reads the blocks.
 
 High water: two slots of 64 bytes, written in turn, the newer valid one counts:
 
-    magic "PHWM", version u16, zero u16, turn u64, last seq u64, last time i64, 24 zero
-    bytes, XXH64
+    magic "PHWM", version u16, zero u16, turn u64, last seq u64, last time i64,
+    salt of the stream u64, block u32, zero u32, end of what is durable in that block u64, XXH64
 
 Pure; any thread.
 """
@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from penstock.errors import CorruptStore, FormatError, UnsupportedVersion
 from penstock.format.damage import Damage, decode_damage, encode_damage
@@ -38,8 +39,11 @@ HIGH_WATER_SLOT_BYTES = 64
 
 _STATE = struct.Struct("<8sHxxIQQQQqQqQQ")
 _BLOCK = struct.Struct("<IIQQIIQQQqqII")
-_SLOT = struct.Struct("<4sHxxQQq24x")
+_SLOT = struct.Struct("<4sHxxQQqQI4xQ")
 _CHECKSUM = struct.Struct("<Q")
+
+# `bytes` is also a field below, so the type goes by another name there.
+_Bytes: TypeAlias = bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,7 @@ class BlockSummary:
     first_time_ns: int
     last_time_ns: int
     expiring: int
-    dead: bytes
+    dead: _Bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +77,27 @@ class Checkpoint:
     last_seq: int
     last_time_ns: int
     blocks: tuple[BlockSummary, ...]
-    subjects: bytes
+    subjects: _Bytes
     damage: tuple[Damage, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class HighWater:
-    """The highest sequence that was ever durable."""
+    """The highest sequence that was ever durable, and how far the log is.
+
+    It is written after each sync and synced itself only now and then: after a power cut it may tell
+    less than is durable, never more.
+    """
 
     turn: int
     last_seq: int
     last_time_ns: int
+    salt: int = 0
+    """The stream's salt, for blocks whose headers are lost; 0 where it is not known."""
+
+    block: int = 0
+    block_bytes: int = 0
+    """What block `block` holds up to here is durable."""
 
 
 def encode_checkpoint(state: Checkpoint) -> bytes:
@@ -138,9 +152,7 @@ def decode_checkpoint(data: bytes, path: str) -> Checkpoint:
     version = int.from_bytes(data[8:10], "little")
     if version != STATE_VERSION:
         raise UnsupportedVersion(path, version, STATE_VERSION)
-    (_, _, count, salt, messages, size, first_seq, first_ns, last_seq, last_ns, subjects, damage) = (
-        _STATE.unpack_from(data)
-    )
+    _, _, count, *totals, subjects, damage = _STATE.unpack_from(data)
     blocks, at = _decode_blocks(data, count, path)
     if at + subjects + damage + 8 != len(data):
         raise CorruptStore(path, at, "checkpoint sections do not fill the file")
@@ -148,18 +160,8 @@ def decode_checkpoint(data: bytes, path: str) -> Checkpoint:
         damages = decode_damage(data[at + subjects : at + subjects + damage])
     except FormatError as error:
         raise CorruptStore(path, at, error.reason) from error
-    return Checkpoint(
-        salt,
-        messages,
-        size,
-        first_seq,
-        first_ns,
-        last_seq,
-        last_ns,
-        tuple(blocks),
-        data[at : at + subjects],
-        tuple(damages),
-    )
+    fields = [*totals, tuple(blocks), data[at : at + subjects], tuple(damages)]
+    return Checkpoint(*fields)
 
 
 def _decode_blocks(data: bytes, count: int, path: str) -> tuple[list[BlockSummary], int]:
@@ -168,11 +170,12 @@ def _decode_blocks(data: bytes, count: int, path: str) -> tuple[list[BlockSummar
     for _ in range(count):
         if at + _BLOCK.size > len(data) - 8:
             raise CorruptStore(path, at, "checkpoint cut off")
-        *fields, dead_bytes = _BLOCK.unpack_from(data, at)
+        *numbers, dead_bytes = _BLOCK.unpack_from(data, at)
         at += _BLOCK.size
         if at + dead_bytes > len(data) - 8:
             raise CorruptStore(path, at, "checkpoint cut off")
-        blocks.append(BlockSummary(*fields, data[at : at + dead_bytes]))
+        fields = [*numbers, data[at : at + dead_bytes]]
+        blocks.append(BlockSummary(*fields))
         at += dead_bytes
     return blocks, at
 
@@ -185,6 +188,9 @@ def encode_high_water(mark: HighWater) -> bytes:
         mark.turn,
         mark.last_seq,
         mark.last_time_ns,
+        mark.salt,
+        mark.block,
+        mark.block_bytes,
     )
     return body + _CHECKSUM.pack(xxh64(body))
 
@@ -201,10 +207,10 @@ def decode_high_water(data: bytes, path: str) -> HighWater | None:
             continue
         if _CHECKSUM.unpack_from(slot, _SLOT.size)[0] != xxh64(slot[: _SLOT.size]):
             continue
-        _, version, turn, last_seq, last_ns = _SLOT.unpack_from(slot)
+        _, version, *fields = _SLOT.unpack_from(slot)
         if version != HIGH_WATER_VERSION:
             raise UnsupportedVersion(path, version, HIGH_WATER_VERSION)
-        mark = HighWater(turn, last_seq, last_ns)
+        mark = HighWater(*fields)
         if newest is None or mark.turn > newest.turn:
             newest = mark
     return newest

@@ -36,7 +36,9 @@ cdef class SubjectTable:
 
     cdef int64_t find(self, const uint8_t* text, size_t size) noexcept nogil
     cdef int64_t intern(self, const uint8_t* text, size_t size) except -1 nogil
-    cdef void count_up(self, uint32_t item, uint32_t block, uint64_t seq, uint32_t more) noexcept nogil
+    cdef void count_up(
+        self, uint32_t item, uint32_t block, uint64_t seq, uint32_t more
+    ) noexcept nogil
     cdef void count_down(self, uint32_t item, uint32_t fewer) noexcept nogil
     cdef int _grow_items(self) except -1 nogil
     cdef int _grow_slots(self) except -1 nogil

@@ -1,14 +1,22 @@
 """Every subject of a stream with its count, its newest sequence and where to look for it."""
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 from penstock.subjects import SubjectFilter
 
+@disjoint_base
 class SubjectTable:
     """Subjects by name; see the module."""
 
-    used: int
-    live: int
+    @property
+    def used(self) -> int:
+        """Subjects held, those without messages included."""
+        ...
+
+    @property
+    def live(self) -> int:
+        """Subjects that have live messages."""
+        ...
 
     def matching(self, subject_filter: SubjectFilter) -> bytes:
         """Give the items with live messages that a filter matches, as packed uint32."""

@@ -30,6 +30,7 @@ cdef extern from "stdlib.h" nogil:
 
 # The order is renewed when the unordered newcomers are more than this and more than a quarter.
 cdef uint32_t NEWCOMERS_MAX = 4096
+cdef uint64_t U32_MAX = 0xFFFFFFFF
 
 
 cdef struct Names:
@@ -117,7 +118,9 @@ cdef class SubjectTable:
         self.slots[slot] = item + 1
         return item
 
-    cdef void count_up(self, uint32_t item, uint32_t block, uint64_t seq, uint32_t more) noexcept nogil:
+    cdef void count_up(
+        self, uint32_t item, uint32_t block, uint64_t seq, uint32_t more
+    ) noexcept nogil:
         cdef Subject* subject = &self.items[item]
         if subject.count == 0:
             subject.first_block = block
@@ -362,7 +365,7 @@ cdef class SubjectTable:
         cdef const uint8_t* p = start
         cdef uint64_t subjects = 0, size = 0
         cdef uint64_t[4] values
-        cdef uint64_t place
+        cdef uint64_t _
         cdef int used, field
         cdef int64_t item
         cdef Subject* subject
@@ -370,10 +373,10 @@ cdef class SubjectTable:
         if used == 0:
             raise FormatError("subject table cut off")
         p += used
-        # Each takes six bytes at least, so a count beyond that is a lie.
-        if subjects * 5 > <uint64_t>(end - p):
+        # Each takes five bytes at least, so a count beyond that is a lie.
+        if subjects > <uint64_t>(end - p) // 5:
             raise FormatError("subject table announces more subjects than it has bytes")
-        for place in range(subjects):
+        for _ in range(subjects):
             used = read_uvarint(p, end, &size)
             if used == 0 or size > <uint64_t>(end - p - used):
                 raise FormatError("subject cut off", offset=p - start)
@@ -386,8 +389,10 @@ cdef class SubjectTable:
                     raise FormatError("subject cut off", offset=p - start)
                 p += used
             subject = &self.items[item]
-            if subject.count or values[0] == 0 or values[0] > 0xFFFFFFFF:
+            if subject.count or values[0] == 0:
                 raise FormatError("subject twice or without messages", offset=p - start)
+            if values[0] > U32_MAX or values[1] > U32_MAX or values[2] > U32_MAX:
+                raise FormatError("subject with a number that cannot be", offset=p - start)
             subject.count = <uint32_t>values[0]
             subject.first_block = <uint32_t>values[1]
             subject.last_block = <uint32_t>values[2]

@@ -8,6 +8,7 @@ from penstock.format.block_index cimport BlockIndex
 cdef class Chunk:
     cdef uint8_t* data
     cdef readonly size_t size
+    cdef size_t room
     # Where in the block file it belongs.
     cdef readonly uint64_t start
 

@@ -19,23 +19,48 @@ from libc.string cimport memcpy
 
 from penstock.format.block_index cimport BlockIndex, Entry
 from penstock.format.record cimport (
-    FLAG_DELETED, FLAG_ENVELOPED, FLAG_SKIP, FLAG_TOMBSTONE, PARSED_WHOLE, Record, checksum_holds,
-    encoded_size, parse, write_record,
+    FLAG_COMMIT_START, FLAG_DELETED, FLAG_ENVELOPED, FLAG_EXPIRES, FLAG_SKIP, FLAG_TOMBSTONE,
+    PARSED_WHOLE, Record, checksum_holds, encoded_size, parse, write_record,
 )
 from penstock.format.wire cimport get_u64, put_uvarint
 
 from penstock import limits
+from penstock.format.block import HEADER_BYTES
 
 cdef size_t CACHE_MAX = limits.WRITE_CACHE_BYTES_MAX
 cdef size_t PENDING_START = 65536
+cdef uint64_t HEADER_SIZE = HEADER_BYTES
 cdef size_t CHUNKS_MAX = 64
+
+
+cdef enum:
+    SPARE_MAX = 8  # as long as the two arrays below
+    # Smaller buffers are cheap to get, larger ones too dear to keep.
+    SPARE_ROOM_MIN = 65536
+    SPARE_ROOM_MAX = 1048576
+
+# Buffers of chunks that are done, for the next ones: fresh memory costs a page fault every 4 KiB.
+# Touched only under the interpreter lock.
+cdef uint8_t* spare_data[8]
+cdef size_t spare_room[8]
+cdef int spare_count = 0
+
+
+cdef void _give_back(uint8_t* data, size_t room) noexcept:
+    global spare_count
+    if spare_count < SPARE_MAX and SPARE_ROOM_MIN <= room <= SPARE_ROOM_MAX:
+        spare_data[spare_count] = data
+        spare_room[spare_count] = room
+        spare_count += 1
+    else:
+        free(data)
 
 
 cdef class Chunk:
     """Bytes of a block on their way to the disk."""
 
     def __dealloc__(self):
-        free(self.data)
+        _give_back(self.data, self.room)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
@@ -67,11 +92,18 @@ cdef class ActiveBlock:
         free(self.pending)
 
     cdef int _reserve(self, size_t more) except -1:
+        global spare_count
         cdef size_t used = <size_t>(self.bytes - self.pending_at)
         cdef size_t room = self.pending_room if self.pending_room else PENDING_START
         cdef uint8_t* grown
         if used + more <= self.pending_room:
             return 0
+        if self.pending == NULL and spare_count:
+            spare_count -= 1
+            self.pending = spare_data[spare_count]
+            self.pending_room = room = spare_room[spare_count]
+            if used + more <= room:
+                return 0
         while room < used + more:
             room *= 2
         grown = <uint8_t*>realloc(self.pending, room)
@@ -87,12 +119,20 @@ cdef class ActiveBlock:
         int64_t expires_ns, uint64_t seq, int64_t timestamp_ns, uint32_t message_size,
     ) except -1:
         # Sizes are within the format's limits: the store has checked them.
-        cdef size_t length = encoded_size(flags, subject_size, headers_size, payload_size)
+        cdef size_t length
         cdef uint8_t* out
+        cdef uint8_t start = 0
+        flags &= ~FLAG_COMMIT_START
+        if expires_ns:
+            flags |= FLAG_EXPIRES
+        length = encoded_size(flags, subject_size, headers_size, payload_size)
+        # Whatever was appended before is taken by now, so it is another commit that begins here.
+        if self.bytes == self.pending_at or (self.pending_at == 0 and self.bytes == HEADER_SIZE):
+            start = FLAG_COMMIT_START
         self._reserve(length)
         out = self.pending + (self.bytes - self.pending_at)
         write_record(
-            out, flags, subject, subject_size, headers, headers_size, payload, payload_size,
+            out, flags | start, subject, subject_size, headers, headers_size, payload, payload_size,
             expires_ns, seq, timestamp_ns, self.seed + self.bytes,
         )
         if not flags & (FLAG_DELETED | FLAG_SKIP | FLAG_TOMBSTONE):
@@ -124,8 +164,8 @@ cdef class ActiveBlock:
                   bytes dead not None, reseal):
         """Append the live records of another block's bytes; give the ordinals that are damaged.
 
-        `dead` is the bitmap of removed entries; `reseal(seq, time, subject, headers, payload)` gives
-        the new payload of an enveloped record.
+        `dead` is the bitmap of removed entries; `reseal(seq, time, subject, headers, payload)`
+        gives the new payload of an enveloped record.
         """
         cdef const uint8_t* start = data
         cdef const uint8_t* bits = dead
@@ -176,6 +216,7 @@ cdef class ActiveBlock:
         chunk = Chunk.__new__(Chunk)
         chunk.data = self.pending
         chunk.size = <size_t>(self.bytes - self.pending_at)
+        chunk.room = self.pending_room
         chunk.start = self.pending_at
         self.pending = NULL
         self.pending_room = 0

@@ -1,9 +1,9 @@
 """Work that nobody waits for: index files, checkpoints, rewriting of sparse blocks.
 
 A job does all that is due of its kind, so one that is queued already is not queued again: the queue
-is never longer than there are kinds. One thread takes jobs in order; without a thread they run at once, where they are handed in, which is
-what deterministic tests use. A job that fails is told to `failed`; the store goes on, because all of
-this is derived data or can be done again.
+is never longer than there are kinds. One thread takes jobs in order; without a thread they run at
+once, where they are handed in, which is what deterministic tests use. A job that fails is told to
+`failed`; the store goes on, because all of this is derived data or can be done again.
 """
 
 from __future__ import annotations
@@ -14,18 +14,24 @@ from collections.abc import Callable
 
 Job = Callable[[], None]
 
+_LOOK_AGAIN_SECONDS = 0.1
+"""How often whoever waits for the jobs looks whether there is still a thread to do them."""
+
 
 class Background:
     """Runs jobs one after another; see the module."""
 
-    def __init__(self, *, threaded: bool, name: str, failed: Callable[[Exception], None]) -> None:
+    def __init__(self, *, name: str, failed: Callable[[Exception], None]) -> None:
+        self._name = name
         self._failed = failed
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._queued: set[Job] = set()
         self._thread: threading.Thread | None = None
-        if threaded:
-            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-            self._thread.start()
+
+    def start(self) -> None:
+        """Run jobs in a thread from now on."""
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
 
     def submit(self, job: Job) -> None:
         """Run a job soon, or now where there is no thread."""
@@ -37,11 +43,14 @@ class Background:
 
     def drain(self) -> None:
         """Wait until every job handed in so far is done."""
-        if self._thread is None or self._thread is threading.current_thread():
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():
             return
         done = threading.Event()
         self._jobs.put(done.set)
-        done.wait()
+        # Somebody may stop the thread before it comes to this job.
+        while not done.wait(_LOOK_AGAIN_SECONDS) and thread.is_alive():
+            pass
 
     def stop(self) -> None:
         """Finish what was handed in, then end the thread."""

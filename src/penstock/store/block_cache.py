@@ -19,8 +19,9 @@ from penstock.format.block_walker import BlockWalker
 from penstock.format.layout import index_name
 from penstock.format.subject_table import SubjectTable
 from penstock.limits import INDEX_CACHE_BYTES_MAX, OPEN_BLOCKS_MAX
+from penstock.store.block_account import Block
 from penstock.store.block_files import BlockFiles
-from penstock.store.ledger import Block
+from penstock.store.vfs import File
 
 if TYPE_CHECKING:
     from penstock.store.engine import Engine
@@ -49,28 +50,37 @@ class BlockCache:
                 self._opened.append(other)
             else:
                 self._close(other)
-        files = self._engine.files
-        block_file = files.open(block.path, "read")
-        index_path = self._engine.file_path(index_name(block.number))
-        index_file = None
-        if block.index is None and files.exists(index_path):
-            index_file = files.open(index_path, "read")
-        block.files = BlockFiles(block.path, block_file, index_file)
-        self._opened.append(block)
         if block.unseal is None:
             self._find_key(block)
+        files = self._engine.files
+        block_file = files.open(block.path, "read")
+        try:
+            index_file = self._open_index(block)
+        except OSError:
+            block_file.close()
+            raise
+        block.files = BlockFiles(block.path, block_file, index_file)
+        self._opened.append(block)
         return block.files
 
+    def _open_index(self, block: Block) -> File | None:
+        # Single entries are read from it and nothing checks them, so all of it is checked now.
+        if block.index is not None or self.read_index(block) is None:
+            return None
+        return self._engine.files.open(self._engine.file_path(index_name(block.number)), "read")
+
     def _find_key(self, block: Block) -> None:
-        # The header tells how the block's envelopes are opened. A damaged one leaves plain
-        # records readable.
-        try:
-            header = decode_block_header(block.files.read_bytes(0, HEADER_BYTES), block.path)
-        except CorruptStore:
-            return
-        block.header = header
+        # The header tells how the block's envelopes are opened; the index has a copy of it.
+        if block.header is None:
+            file = self._engine.files.open(block.path, "read")
+            try:
+                block.header = decode_block_header(file.read_at(0, HEADER_BYTES), block.path)
+            except CorruptStore:
+                block.header = decode_block_header(self.index_of(block).header, block.path)
+            finally:
+                file.close()
         name = self._engine.config.name.encode()
-        block.unseal = unsealer(header, name, self._engine.key, block.path)
+        block.unseal = unsealer(block.header, name, self._engine.key, block.path)
 
     def index_of(self, block: Block) -> BlockIndex:
         """Give a block's index, from memory or from its file."""
@@ -86,7 +96,7 @@ class BlockCache:
         return index
 
     def read_index(self, block: Block) -> BlockIndex | None:
-        """Give the index from its file, or None where it is missing, damaged or of another block."""
+        """Give the index from its file; None where it is missing, damaged or of another block."""
         files = self._engine.files
         path = self._engine.file_path(index_name(block.number))
         try:
@@ -96,7 +106,7 @@ class BlockCache:
         try:
             index = BlockIndex.load(file.read_at(0, file.size()), path)
         except (CorruptStore, FormatError) as error:
-            self._engine.problems.append(str(error))
+            self._engine.note_problem(error)
             return None
         finally:
             file.close()
@@ -112,17 +122,21 @@ class BlockCache:
             file.close()
         index = build_index(data, block)
         if index.count != block.count:
-            raise CorruptStore(
+            error = CorruptStore(
                 block.path,
                 0,
                 f"the index is lost and the block holds {index.count} of {block.count} records: "
                 "reopen the store to take stock",
             )
-        self._engine.replace_file(index_name(block.number), index.encode())
+            self._engine.doubt_sums(error)
+            raise error
+        self._engine.replace_index(block.number, index.encode())
+        self._engine.rebuilt_indexes.add(block.number)
         return BlockIndex.load(index.encode(), block.path)
 
     def admit(self, block: Block) -> None:
         """Count a loaded index, and let go of others where they are too many."""
+        assert block.index is not None, "an index is counted when it is loaded"
         self._indexed.append(block)
         self._index_bytes += block.index.memory_bytes()
         turns = len(self._indexed)
@@ -174,5 +188,3 @@ def build_index(data: bytes, block: Block) -> BlockIndex:
     walker.index_into(index)
     index.freeze()
     return index
-
-

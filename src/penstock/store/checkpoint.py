@@ -11,8 +11,8 @@ import contextlib
 
 from penstock.format.layout import STATE_NAME
 from penstock.format.state import BlockSummary, Checkpoint, encode_checkpoint
+from penstock.store.block_account import Block
 from penstock.store.engine import Engine
-from penstock.store.ledger import Block
 
 
 def take_checkpoint(engine: Engine) -> Checkpoint:
@@ -54,25 +54,32 @@ def _summary(block: Block) -> BlockSummary:
 def write_checkpoint(engine: Engine) -> None:
     """Write a checkpoint of what is durable; not under the lock."""
     with engine.rewriting:
-        while True:
-            engine.flush()
-            with engine.lock:
-                # Between the flush and here something may have been appended: a checkpoint must
-                # not tell of bytes that are not on the disk.
-                if not engine.has_pending():
-                    state = take_checkpoint(engine)
-                    engine.sealed_since_checkpoint = 0
-                    break
-        engine.replace_file(STATE_NAME, encode_checkpoint(state))
+        engine.replace_file(STATE_NAME, encode_checkpoint(_settled(engine)))
         with engine.lock:
             engine.checkpoint_on_disk = True
 
 
+def _settled(engine: Engine) -> Checkpoint:
+    """Give a checkpoint all of which is durable."""
+    while True:
+        with engine.lock:
+            state = take_checkpoint(engine)
+            changes = engine.block_changes
+        engine.flush()
+        with engine.lock:
+            # Without threads the flush may have rewritten or removed blocks itself.
+            if engine.block_changes == changes:
+                engine.sealed_since_checkpoint = 0
+                return state
+
+
 def drop_checkpoint(engine: Engine) -> None:
     """Give up the checkpoint before it would lie; its absence is durable when this returns."""
+    engine.block_changes += 1
     if not engine.checkpoint_on_disk:
         return
-    with contextlib.suppress(FileNotFoundError):
-        engine.files.unlink(engine.file_path(STATE_NAME))
-    engine.files.sync_dir(engine.path)
+    with engine.changing_blocks():
+        with contextlib.suppress(FileNotFoundError):
+            engine.files.unlink(engine.file_path(STATE_NAME))
+        engine.files.sync_dir(engine.path)
     engine.checkpoint_on_disk = False

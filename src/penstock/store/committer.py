@@ -10,8 +10,9 @@ synced, in that order; after a failure nothing is ever written or acknowledged a
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from penstock.store.active_block import ActiveBlock, Chunk
@@ -39,7 +40,7 @@ class Committer:
         take: Callable[[], Batch | None],
         write: Callable[[Batch], None],
         finish: Callable[[Batch], None],
-        fail: Callable[[OSError], None],
+        fail: Callable[[BaseException], None],
         after: Callable[[], None],
     ) -> None:
         """`take` and `finish` take the store's lock themselves; `write` runs without it.
@@ -51,15 +52,20 @@ class Committer:
         self._write = write
         self._finish = finish
         self._fail = fail
-        self._one_at_a_time = threading.Lock()
+        self._turn = threading.Condition()
+        self._busy = False
+        self._exclusive_claims = 0
         self._wanted = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._interval_s: float | None = None
 
-    def start(self, name: str, interval_s: float | None = None) -> None:
+    def set_interval(self, interval_ns: int) -> None:
+        """Have the thread look for work at each interval, also where nobody asks; 0 for never."""
+        self._interval_s = interval_ns / 1e9 or None
+
+    def start(self, name: str) -> None:
         """Commit in a thread from now on, whenever `wake` asks for it and at each interval."""
-        self._interval_s = interval_s
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -68,20 +74,65 @@ class Committer:
         if not self._wanted.is_set():
             self._wanted.set()
 
-    def commit(self) -> bool:
-        """Commit what is pending in this thread; False where nothing was."""
-        with self._one_at_a_time:
+    def commit(self, *, unless: Callable[[], bool] | None = None) -> bool:
+        """Commit what is pending in this thread; False where nothing was.
+
+        `unless` is asked when it is our turn: by then another's commit may have done our work, and
+        those that wait must not each make one of their own.
+        """
+        if not self._take_turn(unless):
+            return False
+        try:
             batch = self._take()
             if batch is None:
                 return False
-            try:
-                self._write(batch)
-            except OSError as error:
-                self._fail(error)
-                return False
+            self._write(batch)
             self._finish(batch)
+        except OSError as error:
+            self._fail(error)
+            return False
+        except BaseException as error:
+            # What was taken is neither written nor pending any more: nothing may follow it.
+            self._fail(error)
+            raise
+        finally:
+            self._end_turn()
         self._after()
         return True
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Let no commit run meanwhile; never under the store's lock.
+
+        Commits stand back for whoever waits for this: a busy stream makes one after the other.
+        """
+        with self._turn:
+            self._exclusive_claims += 1
+            while self._busy:
+                self._turn.wait()
+            self._exclusive_claims -= 1
+            self._busy = True
+        try:
+            yield
+        finally:
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        with self._turn:
+            self._busy = False
+            self._turn.notify_all()
+
+    def _take_turn(self, unless: Callable[[], bool] | None) -> bool:
+        # All who wait are woken by each commit's end, and not one after the other: who is served
+        # by it goes on at once, and can store again while the next commit is on the disk.
+        with self._turn:
+            while True:
+                if unless is not None and unless():
+                    return False
+                if not self._busy and not self._exclusive_claims:
+                    self._busy = True
+                    return True
+                self._turn.wait()
 
     def stop(self) -> None:
         """End the thread after the commit that it is in."""
@@ -97,5 +148,7 @@ class Committer:
             if self._stopping:
                 return
             self._wanted.clear()
-            while self.commit():
-                pass
+            # The one place where any error ends: it is told as the store's failure by now.
+            with contextlib.suppress(Exception):
+                while self.commit():
+                    pass

@@ -3,7 +3,8 @@
 A block's tombstones tell of messages in earlier blocks. While such a message still lies in its
 block, the tombstone must live on: it moves to the rewritten block, or to the active one before an
 empty block is removed. A rewrite goes to a new file that replaces the old one atomically, with a
-new generation, so a fresh data key; an index of the old generation no longer fits and is built anew.
+new generation, so a fresh data key; an index of the old generation no longer fits and is built
+anew.
 
 What always holds: a crash at any point leaves the old block or the new one; no removed message
 comes back; a damaged stretch is kept aside before its block goes.
@@ -28,32 +29,47 @@ from penstock.format.envelope import Compression, Place, seal
 from penstock.format.layout import block_name, index_name
 from penstock.format.sequence_set import SequenceSet
 from penstock.format.subject_table import SubjectTable
+from penstock.limits import RECORD_OVERHEAD_BYTES_MAX
 from penstock.store.active_block import ActiveBlock
+from penstock.store.block_account import Block
 from penstock.store.checkpoint import drop_checkpoint
 from penstock.store.engine import Engine
-from penstock.store.ledger import Block
 from penstock.store.vfs import write_all
 
 SPARSE_SHARE = 2
 """A block is rewritten when its live records are less than one part in this many of its bytes."""
 
 
-def reclaim(engine: Engine) -> int:
-    """Give back what removals left behind; returns the bytes given back."""
+def reclaim(engine: Engine, *, thorough: bool = False) -> int:
+    """Give back what removals left behind; returns the bytes given back.
+
+    A thorough one rewrites every sealed block that holds more than its live records. While a
+    snapshot is being read nothing is given back; the commits after it ask again.
+    """
+    share = 1 if thorough else SPARSE_SHARE
     with engine.rewriting:
+        if engine.views:
+            with engine.lock:
+                engine.ledger.reclaimable = True
+            return 0
         gained = _drop_empty_blocks(engine)
         with engine.lock:
-            sparse = [
-                block
-                for block in engine.ledger.blocks
-                if block.active is None
-                and not block.index_pinned
-                and block.live
-                and block.live_disk_bytes * SPARSE_SHARE < block.bytes - HEADER_BYTES
-            ]
+            sparse = [block for block in engine.ledger.blocks if _is_sparse(engine, block, share)]
         for block in sparse:
-            gained += _rewrite(engine, block)
+            gained += rewrite(engine, block)
     return gained
+
+
+def _is_sparse(engine: Engine, block: Block, share: int) -> bool:
+    """Tell whether a rewrite of a sealed block would leave less than one part in `share` of it."""
+    if block.active is not None or block.index_pinned or not block.live:
+        return False
+    spare = block.bytes - HEADER_BYTES
+    if block.live_disk_bytes * share >= spare:
+        return False
+    # What is not live may be tombstones that must stay: then nothing is to be had.
+    kept_bytes = len(_still_needed(engine, block, []).encode()) + RECORD_OVERHEAD_BYTES_MAX
+    return (block.live_disk_bytes + kept_bytes) * share < spare
 
 
 def _sealed_and_empty(engine: Engine) -> list[Block]:
@@ -71,34 +87,63 @@ def _drop_empty_blocks(engine: Engine) -> int:
             return 0
         for block in empty:
             engine.ledger.removed.update(_still_needed(engine, block, empty))
+    _carry_last_seq(engine)
     engine.flush()
     gained = 0
     with engine.lock:
         drop_checkpoint(engine)
         for block in empty:
+            # Without threads the flush may have given back some of them itself.
+            if block not in engine.ledger.blocks:
+                continue
             gained += block.bytes
             _keep_damage_aside(engine, block)
-            engine.cache.forget(block)
-            engine.ledger.drop_block(block)
-            with contextlib.suppress(FileNotFoundError):
-                engine.files.unlink(engine.file_path(index_name(block.number)))
-            engine.files.unlink(block.path)
-        engine.files.sync_dir(engine.path)
+            unlink_block(engine, block)
+            _forget_damage(engine, block)
+        with engine.changing_blocks():
+            engine.files.sync_dir(engine.path)
     return gained
+
+
+def unlink_block(engine: Engine, block: Block) -> None:
+    """Remove the files of a block without live messages, the index first; under the lock.
+
+    So an index without its block always tells that the block was lost.
+    """
+    engine.cache.forget(block)
+    engine.ledger.drop_block(block)
+    with engine.changing_blocks():
+        # One that was never committed has no file yet, and one that was not sealed no index.
+        for path in (engine.file_path(index_name(block.number)), block.path):
+            with contextlib.suppress(FileNotFoundError):
+                engine.files.unlink(path)
 
 
 def _still_needed(engine: Engine, block: Block, going: list[Block]) -> SequenceSet:
     """Give the sequences of a block's tombstones whose messages may still lie in other blocks."""
     needed = SequenceSet()
-    index = engine.cache.index_of(block)
-    for first, last in index.tombstones.ranges():
-        for other in engine.ledger.blocks:
-            if other is block or other in going or other.number > block.number:
-                continue
-            low, high = max(first, other.base_seq), min(last, other.last_seq)
-            if low <= high:
-                needed.add_range(low, high)
+    tombstones = engine.cache.index_of(block).tombstones
+    for other in engine.ledger.blocks:
+        # A block without removed messages has no use for tombstones: it was rewritten since.
+        if other is block or other in going or other.number > block.number or not other.dead_count:
+            continue
+        for low, high in tombstones.ranges_between(other.base_seq, other.last_seq):
+            needed.add_range(low, high)
     return needed
+
+
+def _carry_last_seq(engine: Engine) -> None:
+    """Have a block after the sealed ones: its header tells the last sequence when they do not.
+
+    The last message's time is told by the mark, which so far was synced in the system's own time.
+    """
+    with engine.lock:
+        is_needed = engine.active is None
+        if is_needed:
+            engine.new_block()
+    if is_needed:
+        engine.flush()
+    engine.high_water.sync()
 
 
 def _keep_damage_aside(engine: Engine, block: Block) -> None:
@@ -107,15 +152,24 @@ def _keep_damage_aside(engine: Engine, block: Block) -> None:
         return
     file = engine.files.open(block.path, "read")
     try:
-        for each in damaged:
-            data = file.read_at(each.offset, each.length)
-            engine.quarantine(f"{block.number:06d}-{each.offset}", data)
+        kept_to = 0
+        for each in sorted(damaged, key=lambda damage: (damage.offset, -damage.length)):
+            start = max(each.offset, kept_to)
+            data = file.read_at(start, max(each.offset + each.length - start, 0))
+            if data:
+                engine.quarantine(f"{block.number:06d}-{start}", data)
+                kept_to = start + len(data)
     finally:
         file.close()
-    engine.damage = [each for each in engine.damage if each not in damaged]
 
 
-def _rewrite(engine: Engine, block: Block) -> int:
+def _forget_damage(engine: Engine, block: Block) -> None:
+    engine.damage = [each for each in engine.damage if each.block != block.number]
+
+
+def rewrite(engine: Engine, block: Block) -> int:
+    """Replace a sealed block by one with its live and whole records; returns the bytes saved."""
+    _carry_last_seq(engine)
     with engine.lock:
         if block not in engine.ledger.blocks or block.active is not None:
             return 0
@@ -123,16 +177,48 @@ def _rewrite(engine: Engine, block: Block) -> int:
         dead = block.dead_bitmap
         erased = block.erased
         kept = _still_needed(engine, block, [])
+    data = _read_block(engine, block)
+    header, fresh = _rewritten(
+        engine, block, data, old, dead=dead, kept=kept, last_seq=block.last_seq
+    )
+    temporary = _write_aside(engine, block, fresh)
+    try:
+        # What is left out must be gone for good before its bytes are: a message that gave way to
+        # one that never became durable is still wanted.
+        engine.flush()
+        with engine.lock:
+            if (
+                block not in engine.ledger.blocks
+                or block.generation != old.generation
+                or block.erased != erased
+            ):
+                # Rewritten or erased in meanwhile: what was read then must not come back.
+                engine.files.unlink(temporary)
+                return 0
+            replace_block(engine, block, temporary, (header, old, fresh.index))
+    except OSError:
+        with contextlib.suppress(OSError):
+            engine.files.unlink(temporary)
+        raise
+    return len(data) - block.bytes
+
+
+def _read_block(engine: Engine, block: Block) -> bytes:
     file = engine.files.open(block.path, "read")
     try:
-        data = file.read_at(0, file.size())
+        return file.read_at(0, file.size())
     finally:
         file.close()
-    header, fresh = _rewritten(engine, block, data, old, dead, kept)
+
+
+def _write_aside(engine: Engine, block: Block, fresh: ActiveBlock) -> str:
+    """Write a block's next generation beside it; give the path."""
     temporary = f"{block.path}.{engine.unique()}.tmp"
     target = engine.files.open(temporary, "create")
     try:
-        write_all(target, 0, memoryview(fresh.take()))
+        image = fresh.take()
+        assert image is not None, "a block has its header at the least"
+        write_all(target, 0, memoryview(image))
         target.sync_data()
     except OSError:
         with contextlib.suppress(OSError):
@@ -140,31 +226,68 @@ def _rewrite(engine: Engine, block: Block) -> int:
         raise
     finally:
         target.close()
-    with engine.lock:
-        if block.erased != erased:
-            # A record was overwritten in the old file meanwhile: its bytes must not come back.
-            engine.files.unlink(temporary)
-            return 0
-        _keep_damage_aside(engine, block)
-        drop_checkpoint(engine)
-        engine.files.rename(temporary, engine.file_path(block_name(block.number)))
+    return temporary
+
+
+def replace_block(
+    engine: Engine,
+    block: Block,
+    temporary: str,
+    generation: tuple[BlockHeader, BlockIndex, BlockIndex],
+) -> None:
+    """Put a block's next generation in its place: (its header, the old index, its own)."""
+    header, old, index = generation
+    _keep_damage_aside(engine, block)
+    drop_checkpoint(engine)
+    engine.files.rename(temporary, engine.file_path(block_name(block.number)))
+    # The file is another one from here on, whatever fails: so must the ledger be.
+    _forget_damage(engine, block)
+    engine.cache.forget(block)
+    index.freeze()
+    engine.ledger.replace_index(block, old, index, header.seed)
+    block.header = header
+    block.expiring = index.expiry_count
+    block.index = index
+    block.index_pinned = True
+    with engine.changing_blocks():
         engine.files.sync_dir(engine.path)
-        index = fresh.index
-        index.freeze()
-        image = index.encode()
-        engine.replace_file(index_name(block.number), image)
-        engine.cache.forget(block)
-        engine.ledger.replace_index(block, old, index, header.seed)
-        block.header = header
-        block.expiring = index.expiry_count
-        block.index = BlockIndex.load(image, block.path)
-        engine.cache.admit(block)
-    return len(data) - index.block_bytes
+    image = index.encode()
+    engine.replace_index(block.number, image)
+    block.index = BlockIndex.load(image, block.path)
+    block.index_pinned = False
+    engine.cache.admit(block)
+
+
+def cut_block(engine: Engine, block: Block, seq: int, removed: SequenceSet) -> None:
+    """Rewrite a sealed block without what is above `seq`, and with tombstones of `removed`.
+
+    Under the lock, with no commit under way: what is above is dead, and durably so.
+    """
+    old = engine.cache.index_of(block)
+    data = _read_block(engine, block)
+    header, fresh = _rewritten(
+        engine, block, data, old, dead=block.dead_bitmap, kept=removed, last_seq=seq
+    )
+    temporary = _write_aside(engine, block, fresh)
+    try:
+        replace_block(engine, block, temporary, (header, old, fresh.index))
+    except OSError:
+        with contextlib.suppress(OSError):
+            engine.files.unlink(temporary)
+        raise
 
 
 def _rewritten(
-    engine: Engine, block: Block, data: bytes, old: BlockIndex, dead: bytes, kept: SequenceSet
+    engine: Engine,
+    block: Block,
+    data: bytes,
+    old: BlockIndex,
+    *,
+    dead: bytes,
+    kept: SequenceSet,
+    last_seq: int,
 ) -> tuple[BlockHeader, ActiveBlock]:
+    """Build a block's next generation: its live records, `kept` as tombstones, to `last_seq`."""
     name = engine.config.name.encode()
     before = decode_block_header(old.header, block.path)
     generation = before.generation + 1
@@ -188,12 +311,16 @@ def _rewritten(
         block.number, generation, block.base_seq, encode_block_header(header), SubjectTable()
     )
     fresh = ActiveBlock(index, block.path, header.seed)
-    needs_reseal = before.cipher or engine.config.cipher or (
-        engine.config.compression is not Compression.NONE
+    needs_reseal = (
+        before.cipher or engine.config.cipher or (engine.config.compression is not Compression.NONE)
     )
     damaged = fresh.copy_live(data, block.seed, old, dead, reseal if needs_reseal else None)
     if kept:
-        fresh.append_tombstone(kept, block.last_seq, engine.clock.now_ns())
+        fresh.append_tombstone(kept, last_seq, engine.clock.now_ns())
+    elif fresh.index.last_seq < last_seq:
+        # The next block begins after `last_seq`, and nothing may seem to be missing in between.
+        first = fresh.index.last_seq + 1
+        fresh.append_skip(first, last_seq - first + 1, engine.clock.now_ns())
     for ordinal in damaged:
         _lose(engine, block, old, ordinal)
     return header, fresh

@@ -16,10 +16,11 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from weakref import WeakSet
 
 from penstock.clock import Clock
-from penstock.errors import StoreClosed, StoreReadOnly
+from penstock.errors import CorruptStore, StoreClosed, StoreReadOnly, WrongKey
 from penstock.format.block import HEADER_BYTES, BlockHeader, encode_block_header
 from penstock.format.block_index import BlockIndex
 from penstock.format.block_keys import new_data_key, unsealer
@@ -32,27 +33,28 @@ from penstock.format.layout import (
     block_name,
     index_name,
 )
-from penstock.format.record import ENVELOPED, check_sizes
+from penstock.format.record import ENVELOPED, check_message
 from penstock.format.sequence_set import SequenceSet
-from penstock.format.state import (
-    HIGH_WATER_SLOT_BYTES,
-    HighWater,
-    encode_high_water,
-)
 from penstock.limits import (
+    BLOCK_BYTES_MAX,
     CHECKPOINT_BLOCKS,
     PENDING_BYTES_MAX,
     TOMBSTONE_RANGES_MAX,
+    UNSEALED_BLOCKS_MAX,
     VOLATILE_PENDING_BYTES_MAX,
 )
 from penstock.store.active_block import ActiveBlock
 from penstock.store.background import Background
+from penstock.store.block_account import Block
 from penstock.store.block_cache import BlockCache
 from penstock.store.committer import Batch, Committer
+from penstock.store.disk_writer import DiskWriter
 from penstock.store.expiry_wheel import ExpiryWheel
+from penstock.store.high_water import HighWaterMark
 from penstock.store.interface import DurableCallback, StoreConfig
-from penstock.store.ledger import Block, Ledger
-from penstock.store.vfs import File, FileSystem, write_all, write_atomically
+from penstock.store.ledger import Ledger
+from penstock.store.timekeeping import Timekeeper
+from penstock.store.vfs import FileSystem, write_atomically
 
 _SEQ_DELTA_MAX = 2**32 - 1
 
@@ -86,7 +88,11 @@ class Engine:
 
         self.cache = BlockCache(self)
         self.ledger = Ledger(self.cache.load_index, self.cache.open_files)
+        self.ledger.forget_expiry = self.forget_expiry
+        self.times = Timekeeper(clock)
         self.wheel = ExpiryWheel()
+        """What expires when, by the age clock of `times`."""
+
         self.salt = 0
         self.active: Block | None = None
         self.next_number = 1
@@ -95,31 +101,30 @@ class Engine:
         self.closed = False
         self.failure: str | None = None
         self.problems: list[str] = []
+        self.rebuilt_indexes: set[int] = set()
+        """Blocks whose index had to be built again because its file was of no use."""
+
         self.unsealed_index: list[Block] = []
         self.sealed_since_checkpoint = 0
         self.checkpoint_on_disk = False
         self.reclaim_job: Callable[[], None] = lambda: None
         self.checkpoint_job: Callable[[], None] = lambda: None
-        self.high_water: File | None = None
-        self.high_water_turn = 0
+        self.views: WeakSet[object] = WeakSet()
+        """Whoever reads blocks over a longer time; while there is one, no block is rewritten or
+        removed to give space back. A view that is forgotten is gone from here."""
+
+        self.high_water = HighWaterMark(files, self.file_path(HIGH_WATER_NAME))
         self.durable_ticket = 0
         self._ticket = 0
         self._writing: list[ActiveBlock] = []
         self._data_key: DataKey | None = None
         self._on_durable = on_durable
         self._on_damage = on_damage
-        self._synced_ns = clock.monotonic_ns()
-        self._unsynced: list[ActiveBlock] = []
-        self.background = Background(
-            threaded=threaded, name=f"penstock-keep-{config.name}", failed=self._background_failed
-        )
-        self.committer = Committer(
-            take=self.take_batch,
-            write=self.write_batch,
-            finish=self.finish,
-            fail=self.fail,
-            after=self.housekeep,
-        )
+        self.disk = DiskWriter(files, path, self.high_water, clock, volatile=volatile)
+        self.block_changes = 0
+        """Counts what makes a sum of the blocks stale: rewritten and removed ones."""
+
+        self.background, self.committer = self._workers()
         self.threaded = threaded
         self.volatile = volatile
         """The files are memory: nothing is synced, and what is stored is as good as committed."""
@@ -127,11 +132,25 @@ class Engine:
         if volatile:
             # As the reference server counts what it keeps in memory.
             self.ledger.message_overhead, self.ledger.headers_overhead = 16, 0
-        if threaded:
-            interval_ns = config.sync_interval_ns
-            self.committer.start(
-                f"penstock-commit-{config.name}", interval_ns / 1e9 if interval_ns else None
-            )
+
+    def _workers(self) -> tuple[Background, Committer]:
+        background = Background(name=f"penstock-keep-{self.config.name}", failed=self.note_problem)
+        committer = Committer(
+            take=self.take_batch,
+            write=self.write_batch,
+            finish=self.finish,
+            fail=self.fail,
+            after=self.housekeep,
+        )
+        return background, committer
+
+    def start(self) -> None:
+        """Start the threads, where there are to be any; after recovery, which knows of none."""
+        if not self.threaded:
+            return
+        self.background.start()
+        self.committer.set_interval(self.config.sync_interval_ns)
+        self.committer.start(f"penstock-commit-{self.config.name}")
 
     def start_over(self) -> None:
         """Forget what recovery has gathered so far."""
@@ -139,6 +158,8 @@ class Engine:
         counting = self.ledger.message_overhead, self.ledger.headers_overhead
         self.ledger = Ledger(self.cache.load_index, self.cache.open_files)
         self.ledger.message_overhead, self.ledger.headers_overhead = counting
+        self.ledger.forget_expiry = self.forget_expiry
+        self.times.forget_all()
         self.wheel.clear()
         self.damage.clear()
         self._writing.clear()
@@ -165,33 +186,12 @@ class Engine:
         self.closed = True
         self.background.stop()
         self.committer.stop()
-        with self.lock:
+        with self.committer.exclusive(), self.lock:
             for block in self.ledger.blocks:
                 if block.active is not None and block.active.file is not None:
                     block.active.file.close()
-            if self.high_water is not None:
-                self.high_water.close()
-                self.high_water = None
-            self.cache.close()
-
-    def wipe(self) -> None:
-        """Remove every file of an emptied stream and begin with sequence 1; under the lock."""
-        for block in list(self.ledger.blocks):
-            if block.active is not None and block.active.file is not None:
-                block.active.file.close()
-            for name in (index_name(block.number), block_name(block.number)):
-                with contextlib.suppress(FileNotFoundError):
-                    self.files.unlink(self.file_path(name))
-        if self.high_water is not None:
             self.high_water.close()
-            self.high_water = None
-        for name in (HIGH_WATER_NAME, STATE_NAME):
-            with contextlib.suppress(FileNotFoundError):
-                self.files.unlink(self.file_path(name))
-        self.files.sync_dir(self.path)
-        self.checkpoint_on_disk = False
-        self.start_over()
-        self.durable_seq = 0
+            self.cache.close()
 
     # Names and small files
 
@@ -206,6 +206,11 @@ class Engine:
     def replace_file(self, name: str, data: bytes) -> None:
         """Write a small file atomically."""
         write_atomically(self.files, self.file_path(name), data, unique=self.unique())
+
+    def replace_index(self, number: int, image: bytes) -> None:
+        """Write a block's index file atomically; it checks itself, so nobody waits for the disk."""
+        path = self.file_path(index_name(number))
+        write_atomically(self.files, path, image, unique=self.unique(), durable=False)
 
     def quarantine(self, name: str, data: bytes) -> None:
         """Keep bytes aside for people, before they go from where they were."""
@@ -226,30 +231,56 @@ class Engine:
         if self.closed:
             raise StoreClosed(f"{self.path}: the store was stopped")
 
+    def check_key(self, config: StoreConfig) -> None:
+        """Raise WrongKey where a configuration asks for a cipher and there is no key."""
+        if config.cipher is not Cipher.NONE and self.key is None:
+            raise WrongKey(self.path, f"the cipher {config.cipher.name} needs a key")
+
     def report_damage(self, damage: Damage) -> None:
         """Remember damage and tell whoever listens; once for each place."""
-        if damage not in self.damage:
-            self.damage.append(damage)
-            if self._on_damage is not None:
-                self._on_damage(damage)
+        if any(damage.is_at(each) for each in self.damage):
+            return
+        self.damage.append(damage)
+        if self._on_damage is not None:
+            self._on_damage(damage)
 
-    def fail(self, error: OSError) -> None:
+    def fail(self, error: BaseException) -> None:
         """Refuse writes from now on: what reached the disk is not known."""
         with self.lock:
-            self.failure = self.failure or str(error)
+            self.failure = self.failure or str(error) or repr(error)
 
-    def _background_failed(self, error: Exception) -> None:
+    def doubt_sums(self, error: CorruptStore) -> None:
+        """Refuse writes, and have the next open add up the blocks: they are not as counted."""
+        self.fail(error)
+        with contextlib.suppress(OSError):
+            self.files.unlink(self.file_path(STATE_NAME))
+
+    @contextlib.contextmanager
+    def changing_blocks(self) -> Iterator[None]:
+        """Refuse writes from now on where a change of block files fails half-way."""
+        try:
+            yield
+        except OSError as error:
+            self.fail(error)
+            raise
+
+    def note_problem(self, error: Exception) -> None:
+        """Remember something that went wrong without costing data; only the last ones are kept."""
         with self.lock:
             self.problems.append(str(error))
             del self.problems[:-100]
 
     # Blocks
 
-    def new_block(self) -> Block:
-        """Start a block after the last one; its file appears with the first commit."""
+    def new_block(self, base_seq: int | None = None) -> Block:
+        """Start a block after the last one; its file appears with the first commit.
+
+        It begins with the next sequence, or with a later `base_seq`.
+        """
         number = self.next_number
         self.next_number += 1
-        base_seq = self.ledger.last_seq + 1
+        if base_seq is None:
+            base_seq = self.ledger.last_seq + 1
         last = self.ledger.blocks[-1] if self.ledger.blocks else None
         chained = 0
         if last is not None and last.index is not None:
@@ -271,6 +302,7 @@ class Engine:
         index = BlockIndex(number, 0, base_seq, encode_block_header(header), self.ledger.table)
         block = Block(number, 0, base_seq, header.seed, path)
         block.header = header
+        block.follow(index)
         self.attach(block, ActiveBlock(index, path, header.seed))
         self.ledger.add_block(block)
         return block
@@ -280,10 +312,10 @@ class Engine:
         block.active = active
         block.index = active.index
         block.index_pinned = True
-        if block.header.cipher != Cipher.NONE or self.config.compression is not Compression.NONE:
-            block.unseal = unsealer(
-                block.header, self.config.name.encode(), self.key, active.path
-            )
+        header = block.header
+        assert header is not None, "a block is written to only with its header known"
+        if header.cipher != Cipher.NONE or self.config.compression is not Compression.NONE:
+            block.unseal = unsealer(header, self.config.name.encode(), self.key, active.path)
         self._writing.append(active)
         self.active = block
 
@@ -294,27 +326,45 @@ class Engine:
     def room_for(self, record_bytes: int, seq: int) -> Block:
         """Give the active block, a new one where the record would not fit."""
         block = self.active_block()
-        if block.count and (
-            block.bytes + record_bytes > self.config.block_bytes
-            or seq - block.base_seq > _SEQ_DELTA_MAX
-        ):
-            block = self.rotate()
-        elif seq - block.base_seq > _SEQ_DELTA_MAX:
-            block = self.rotate()
+        # A block of tombstones alone goes on: to seal it early would only move them on.
+        bytes_max = self.config.block_bytes if block.count else BLOCK_BYTES_MAX // 2
+        full = block.bytes + record_bytes > bytes_max
+        if full or seq - block.base_seq > _SEQ_DELTA_MAX:
+            # After a gap that is wider than a block can span the next one begins behind it.
+            wide = seq - self.ledger.last_seq > _SEQ_DELTA_MAX
+            block = self.rotate(seq if wide else None)
         return block
 
-    def rotate(self) -> Block:
-        """Seal the active block and start the next."""
+    def rotate(self, base_seq: int | None = None) -> Block:
+        """Seal the active block and start the next, where `base_seq` says if it is given."""
         self.seal_active()
         self.ledger.table.drop_ghosts()
-        return self.new_block()
+        return self.new_block(base_seq)
 
     def seal_active(self) -> None:
         """Let nothing more be added to the active block; its index is written after its bytes."""
         if self.active is not None:
-            self.active.index.freeze()
+            writing(self.active).index.freeze()
             self.unsealed_index.append(self.active)
             self.active = None
+
+    def release(self, block: Block) -> None:
+        """Write nothing more of a block that is about to be removed; under the lock."""
+        active = block.active
+        if active is None:
+            return
+        active.index.freeze()
+        if active.file is not None:
+            active.file.close()
+        if active in self._writing:
+            self._writing.remove(active)
+        self.disk.forget(active)
+        if block in self.unsealed_index:
+            self.unsealed_index.remove(block)
+        if block is self.active:
+            self.active = None
+        block.active = None
+        block.index_pinned = False
 
     # Appending
 
@@ -329,7 +379,7 @@ class Engine:
         expires_ns: int,
     ) -> None:
         """Append one message; limits were applied, sizes are checked here."""
-        check_sizes(len(subject), len(headers), len(payload))
+        check_message(len(subject), len(headers), len(payload))
         size = self.ledger.message_size(subject, headers, payload)
         block = self.room_for(len(subject) + len(headers) + len(payload) + 64, seq)
         flags = 0
@@ -352,7 +402,15 @@ class Engine:
             message_size=size,
         )
         if expires_ns:
-            self.wheel.add(seq, expires_ns)
+            self.remember_expiry(seq, expires_ns)
+
+    def remember_expiry(self, seq: int, expires_ns: int) -> None:
+        """Have a message removed when its time has come."""
+        self.wheel.add(seq, self.times.due_ns(seq, expires_ns))
+
+    def forget_expiry(self, seq: int, expires_ns: int) -> None:
+        """A message with a time to live is gone before it."""
+        self.wheel.remove(seq, self.times.due_ns(seq, expires_ns))
 
     def append_many(self, messages: list[tuple[bytes, bytes, bytes]], timestamp_ns: int) -> None:
         """Append plain messages with the next sequences, crossing blocks where they are full."""
@@ -375,8 +433,12 @@ class Engine:
         """Reserve `count` sequences from `seq` on."""
         last = seq + count - 1
         block = self.room_for(64, last)
-        block.active.append_skip(seq, count, self.now_ns())
-        block.follow(block.index)
+        if block.base_seq > seq:
+            # The block begins behind the gap, which tells of it; only its end is written.
+            seq, count = last, 1
+        active = writing(block)
+        active.append_skip(seq, count, self.now_ns())
+        block.follow(active.index)
         self.ledger.last_seq = last
         if self.ledger.messages == 0:
             self.ledger.settle()
@@ -391,23 +453,27 @@ class Engine:
         Never under the lock: a commit needs it.
         """
         if self.volatile:
-            self._release_volatile()
+            if self.pending_bytes() > VOLATILE_PENDING_BYTES_MAX:
+                self.flush()
+            else:
+                self._tell_volatile()
             return
         self.committer.wake()
         if self.pending_bytes() > PENDING_BYTES_MAX:
             self.flush()
+        if len(self.unsealed_index) > UNSEALED_BLOCKS_MAX:
+            self.write_due_indexes()
 
     def pending_bytes(self) -> int:
         """Tell how many bytes no commit has taken yet."""
         return sum(active.pending_bytes for active in self._writing)
 
-    def _release_volatile(self) -> None:
-        if self.pending_bytes() > VOLATILE_PENDING_BYTES_MAX:
-            self.flush()
-            return
-        self.durable_seq = self.ledger.last_seq
-        if self._on_durable is not None:
-            self._on_durable(self.durable_seq)
+    def _tell_volatile(self) -> None:
+        with self.lock:
+            # Under the lock, so that the sequence that is told never goes back.
+            self.durable_seq = self.ledger.last_seq
+            if self._on_durable is not None:
+                self._on_durable(self.durable_seq)
 
     # Committing
 
@@ -425,9 +491,10 @@ class Engine:
                 if chunk is not None:
                     batch.chunks.append((active, chunk))
             if not batch.chunks:
-                if self._sync_is_due():
+                if self.disk.sync_is_due(batch.ticket, self.config.sync_interval_ns):
                     return batch
                 self.durable_ticket = self._ticket
+                self.disk.nothing_waits()
                 return None
             return batch
 
@@ -436,80 +503,31 @@ class Engine:
         if not removed:
             return
         self.ledger.removed = SequenceSet()
-        for part in split_ranges(removed, TOMBSTONE_RANGES_MAX):
+        for part in removed.parts(TOMBSTONE_RANGES_MAX):
             block = self.room_for(64, self.ledger.last_seq + 1)
-            block.active.append_tombstone(part, self.ledger.last_seq, self.now_ns())
-            block.follow(block.index)
-
-    def _sync_is_due(self) -> bool:
-        interval = self.config.sync_interval_ns
-        return bool(
-            interval
-            and self._unsynced
-            and self.clock.monotonic_ns() - self._synced_ns >= interval
-        )
+            active = writing(block)
+            active.append_tombstone(part, self.ledger.last_seq, self.now_ns())
+            block.follow(active.index)
 
     def write_batch(self, batch: Batch) -> None:
         """Write and sync a batch; runs without the lock, one at a time."""
-        created = False
-        for active, chunk in batch.chunks:
-            if active.file is None:
-                active.file = self.files.open(active.path, "create")
-                created = True
-            write_all(active.file, chunk.start, memoryview(chunk))
-            if self.volatile:
-                continue
-            if self.config.sync_interval_ns:
-                if active not in self._unsynced:
-                    self._unsynced.append(active)
-            else:
-                active.file.sync_data()
-        if created:
-            self.files.sync_dir(self.path)
-        due = self._sync_is_due()
-        for active in list(self._unsynced):
-            # A sealed block is synced at once, so that only one ever waits for the interval.
-            if due or active is not batch.current:
-                active.file.sync_data()
-                self._unsynced.remove(active)
-        if due:
-            self._synced_ns = self.clock.monotonic_ns()
-        if not self.volatile:
-            self.mark_high_water(batch.last_seq, batch.last_time_ns)
-
-    def mark_high_water(self, last_seq: int, last_time_ns: int) -> None:
-        """Note the durable sequence apart from the blocks; the system syncs it in its own time.
-
-        It guards against a damaged tail, not against a power cut: what the power cut spares is
-        what the blocks' own syncs made durable.
-        """
-        if self.high_water is None:
-            path = self.file_path(HIGH_WATER_NAME)
-            mode = "update" if self.files.exists(path) else "create"
-            self.high_water = self.files.open(path, mode)  # type: ignore[arg-type]  # either mode
-        self.high_water_turn += 1
-        mark = HighWater(self.high_water_turn, last_seq, last_time_ns)
-        slot = (self.high_water_turn % 2) * HIGH_WATER_SLOT_BYTES
-        write_all(self.high_water, slot, encode_high_water(mark))
-
-    def sync_high_water(self) -> None:
-        """Put the mark on stable storage."""
-        if self.high_water is not None:
-            self.high_water.sync_data()
+        self.disk.write(batch, self.config.sync_interval_ns, self.salt)
 
     def finish(self, batch: Batch) -> None:
         """Release what a batch made durable."""
         with self.lock:
             for active, _ in batch.chunks:
                 active.written()
-            self.durable_seq = batch.last_seq
             self.durable_ticket = batch.ticket
+            current = None if self.active is None else self.active.active
             self._writing = [
-                active
-                for active in self._writing
-                if active.pending_bytes or (self.active is not None and active is self.active.active)
+                active for active in self._writing if active.pending_bytes or active is current
             ]
-        if self._on_durable is not None:
+            if not self.volatile:
+                self.durable_seq = batch.last_seq
+        if self.volatile:
+            self._tell_volatile()
+        elif self._on_durable is not None:
             self._on_durable(batch.last_seq)
 
     def housekeep(self) -> None:
@@ -525,61 +543,55 @@ class Engine:
         if checkpoint and not self.volatile:
             self.background.submit(self.checkpoint_job)
 
-    def has_pending(self) -> bool:
-        """Tell whether anything is not yet handed to the disk; under the lock."""
-        return bool(self.ledger.removed) or any(
-            active.pending_bytes for active in self._writing
-        )
-
     def flush(self) -> None:
         """Make all that was changed so far durable, committing in this thread; raises.
 
         Never under the lock: a commit under way in another thread needs it.
         """
-        while True:
-            self.committer.commit()
-            with self.lock:
-                if self.failure is not None:
-                    raise StoreReadOnly(self.path, self.failure)
-                if not self.has_pending():
-                    return
+        with self.lock:
+            # The next batch to be taken has all that is pending now, whoever takes it.
+            wanted = self._ticket + 1
+            self.disk.want_sync(wanted)
+        self.committer.commit(unless=lambda: self.durable_ticket >= wanted)
+        with self.lock:
+            if self.failure is not None:
+                raise StoreReadOnly(self.path, self.failure)
 
     # Sealing
 
     def write_due_indexes(self) -> None:
         """Write the index files of sealed blocks whose bytes are all on disk."""
-        while True:
-            with self.lock:
-                due = [block for block in self.unsealed_index if block.active not in self._writing]
-                if not due or self.failure is not None:
+        with self.lock:
+            due = [block for block in self.unsealed_index if block.active not in self._writing]
+        for block in due:
+            # One at a time, and only those: whoever waits to rewrite blocks or to take stock of
+            # them must come in between, also when blocks fill faster than they can be sealed.
+            with self.rewriting:
+                if self.failure is not None:
                     return
-                block = due[0]
-                index = block.index
-            self.replace_file(index_name(block.number), index.encode())
-            with self.lock:
-                self.unsealed_index.remove(block)
-                self.settle_sealed(block)
-                self.sealed_since_checkpoint += 1
+                if block not in self.unsealed_index:
+                    continue
+                self.replace_index(block.number, writing(block).index.encode())
+                with self.lock:
+                    self.unsealed_index.remove(block)
+                    self.settle_sealed(block)
+                    self.sealed_since_checkpoint += 1
 
     def settle_sealed(self, block: Block) -> None:
         """Let go of a sealed block's memory: from now on its files answer for it."""
-        with contextlib.suppress(OSError):
-            block.active.file.close()
+        active = writing(block)
+        if active.file is not None:
+            with contextlib.suppress(OSError):
+                active.file.close()
         block.active = None
-        block.expiring = block.index.expiry_count
+        block.expiring = active.index.expiry_count
         block.index_pinned = False
         self.cache.admit(block)
         if block.live_disk_bytes * 2 < block.bytes - HEADER_BYTES:
             self.ledger.reclaimable = True
 
 
-def split_ranges(removed: SequenceSet, ranges_max: int) -> list[SequenceSet]:
-    """Cut a set into parts of at most `ranges_max` ranges."""
-    if removed.range_count <= ranges_max:
-        return [removed]
-    parts = []
-    for place, (first, last) in enumerate(removed.ranges()):
-        if place % ranges_max == 0:
-            parts.append(SequenceSet())
-        parts[-1].add_range(first, last)
-    return parts
+def writing(block: Block) -> ActiveBlock:
+    """Give the part of a block that is being written."""
+    assert block.active is not None, "only a block that is not sealed is written to"
+    return block.active

@@ -3,17 +3,18 @@
     slot 0      slot 1      slot 2                 slot 4095
     [page]      -           [page][page][page] ... [page]        page: up to 512 (due, sequence)
 
-An entry lies in the slot of its tick (`expires_ns // tick_ns`, modulo the number of slots) and stays
-there however many turns of the wheel away it is. Within a slot entries ascend by (due, sequence)
-over short pages, so that those due are always in front, one entry is found by halving, and a slot
-that takes millions (everything that expires at midnight) costs no more per entry than a small one.
+An entry lies in the slot of its tick (time divided by `tick_ns`, modulo the number of slots) and
+stays there however many turns of the wheel away it is. Within a slot entries ascend by (due,
+sequence) over short pages, so that those due are always in front, one entry is found by halving,
+and a slot that takes millions (everything that expires at midnight) costs little more per entry
+than a small one.
 
 What always holds: nothing expires before its time, whatever the clock does; the earliest time held
-is known or found in at most one turn; a jump of the clock looks at each slot once at the most. An
-entry takes 16 bytes and what its page has to spare; no Python object is kept.
+is known or found in at most one turn; a jump of the clock, however far, costs one turn more and
+what is due. An entry takes 16 bytes and what its page has to spare; no Python object is kept.
 
-Pure: time is an argument. A wheel belongs to one thread. Called by the store, which keeps what is on
-disk and fills the wheel again when it opens.
+Pure: time is an argument. A wheel belongs to one thread. Called by the store, which keeps what is
+on disk and fills the wheel again when it opens.
 """
 
 cimport cython

@@ -16,14 +16,23 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from penstock.clock import Clock, SystemClock
-from penstock.errors import CorruptStore, LimitReached, RecordNotFound, SequenceOutOfOrder, UsageError
+from penstock.errors import (
+    CorruptStore,
+    LimitReached,
+    RecordNotFound,
+    SequenceOutOfOrder,
+    UsageError,
+)
+from penstock.format.block import HEADER_BYTES
 from penstock.format.damage import Damage
 from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.format.layout import LOCK_NAME
+from penstock.format.reader import BlockCheck
 from penstock.format.sequence_set import SequenceSet
 from penstock.store import removal, retention
 from penstock.store.block_files import StoredMessage
-from penstock.store.checkpoint import write_checkpoint
+from penstock.store.building import make_folders
+from penstock.store.checkpoint import drop_checkpoint, write_checkpoint
 from penstock.store.compaction import reclaim
 from penstock.store.engine import Engine
 from penstock.store.interface import (
@@ -37,8 +46,9 @@ from penstock.store.interface import (
 )
 from penstock.store.migration import migrate_json_lines
 from penstock.store.recovery import recover
+from penstock.store.repair import RepairReport, repair_blocks
 from penstock.store.snapshot import snapshot_chunks
-from penstock.store.vfs import FileSystem, Lock, OsFileSystem
+from penstock.store.vfs import FileSystem, Lock, OsFileSystem, remove_tree
 from penstock.subjects import SubjectFilter
 
 
@@ -74,7 +84,7 @@ class FileStore:
         """
         config = config or StoreConfig()
         files = files or OsFileSystem()
-        files.make_dirs(path)
+        make_folders(files, path)
         lock = files.lock(os.path.join(path, LOCK_NAME))
         engine = Engine(
             path,
@@ -89,11 +99,14 @@ class FileStore:
             on_damage=on_damage,
         )
         try:
-            migrated = migrate_json_lines(engine)
+            engine.check_key(config)
+            migration = migrate_json_lines(engine)
             report = recover(engine)
-            report.migrated_messages = migrated
+            report.migrated_messages = migration.messages
+            report.notes += migration.notes
             store = cls(engine, lock, report)
             engine.flush()
+            engine.start()
         except BaseException:
             engine.shut_down()
             lock.release()
@@ -137,7 +150,7 @@ class FileStore:
             size = engine.ledger.message_size(subject, headers, payload)
             retention.refuse(engine, subject, size, len(headers) + len(payload))
             seq = engine.ledger.last_seq + 1
-            now_ns = engine.now_ns()
+            now_ns = engine.times.stamp(seq, engine.ledger.last_time_ns)
             engine.append(
                 subject, headers, payload, seq=seq, timestamp_ns=now_ns, expires_ns=expires_ns
             )
@@ -162,6 +175,8 @@ class FileStore:
             engine.check_writable()
             if seq <= engine.ledger.last_seq:
                 raise SequenceOutOfOrder(seq, engine.ledger.last_seq)
+            retention.check_sequence(seq)
+            engine.times.note(seq)
             engine.append(
                 subject,
                 headers,
@@ -184,7 +199,7 @@ class FileStore:
             engine.check_writable()
             self._check_batch(batch)
             first = engine.ledger.last_seq + 1
-            now_ns = engine.now_ns()
+            now_ns = engine.times.stamp(first, engine.ledger.last_time_ns)
             if self.config.compression is Compression.NONE and self.config.cipher is Cipher.NONE:
                 engine.append_many(batch, now_ns)
             else:
@@ -211,23 +226,26 @@ class FileStore:
             raise LimitReached("message size", config.max_msg_bytes)
         if config.discard == "new":
             ledger = self._engine.ledger
-            if 0 < config.max_msgs < ledger.messages + len(batch):
+            growth = self._growth(batch) if config.max_msgs_per_subject > 0 else len(batch)
+            if growth and 0 < config.max_msgs < ledger.messages + growth:
                 raise LimitReached("maximum messages", config.max_msgs)
             size = sum(ledger.message_size(*message) for message in batch)
             if 0 < config.max_bytes < ledger.bytes + size:
                 raise LimitReached("maximum bytes", config.max_bytes)
-            if config.discard_new_per_subject:
-                self._check_subjects(batch)
 
-    def _check_subjects(self, batch: list[NewMessage]) -> None:
+    def _growth(self, batch: list[NewMessage]) -> int:
+        """Tell by how many messages a batch makes the stream longer: a full subject drops one."""
         counts: dict[bytes, int] = {}
+        growth = 0
+        per_subject = self.config.max_msgs_per_subject
         for subject, _, _ in batch:
-            count = counts.get(subject, self._engine.ledger.table.count(subject)) + 1
-            if count > self.config.max_msgs_per_subject:
-                raise LimitReached(
-                    "maximum messages per subject", self.config.max_msgs_per_subject
-                )
-            counts[subject] = count
+            count = counts.get(subject, self._engine.ledger.table.count(subject))
+            if count < per_subject:
+                counts[subject] = count + 1
+                growth += 1
+            elif self.config.discard_new_per_subject:
+                raise LimitReached("maximum messages per subject", per_subject)
+        return growth
 
     def skip(self, count: int = 1) -> int:
         """Pass over sequences without messages; give the last of them."""
@@ -236,6 +254,7 @@ class FileStore:
             raise UsageError(f"cannot skip {count} sequences")
         with engine.lock:
             engine.check_writable()
+            retention.check_sequence(engine.ledger.last_seq + count)
             engine.append_skip(engine.ledger.last_seq + 1, count)
             last: int = engine.ledger.last_seq
         engine.changed()
@@ -281,8 +300,12 @@ class FileStore:
                 raise
 
     def _note_damage(self, error: CorruptStore, seq: int) -> None:
-        number = int(os.path.basename(error.path).partition(".")[0] or 0)
-        self._engine.report_damage(Damage(number, error.offset, 0, error.reason, seq, seq))
+        try:
+            block, offset, length = self._engine.ledger.place_of(seq)
+        except (CorruptStore, RecordNotFound):
+            # The index is damaged, which is told already, and costs no record.
+            return
+        self._engine.report_damage(Damage(block.number, offset, length, error.reason, seq, seq))
 
     def load_next(self, seq: int, subjects: SubjectFilter | None = None) -> StoredMessage:
         """Give the first wanted message from `seq` on, stepping over damage, which is reported."""
@@ -312,7 +335,8 @@ class FileStore:
         with engine.lock:
             seq = engine.ledger.last_by_subject(subject)
             if seq is None:
-                raise RecordNotFound(0, f"no message of subject {subject.decode('utf-8', 'replace')},")
+                name = subject.decode("utf-8", "replace")
+                raise RecordNotFound(0, f"no message of subject {name},")
             return self.load(seq)
 
     def seq_from_time(self, time_ns: int) -> int:
@@ -424,6 +448,7 @@ class FileStore:
 
     def compact(self, seq: int) -> int:
         """Remove everything below `seq`, which becomes the first sequence even if it is new."""
+        retention.check_sequence(seq)
         return removal.compact(self._engine, seq)
 
     def truncate(self, seq: int) -> None:
@@ -445,13 +470,33 @@ class FileStore:
         with self._engine.lock:
             return retention.next_expiry_ns(self._engine)
 
-    def reclaim(self) -> int:
-        """Give disk space back now; returns the bytes."""
-        self._engine.check_writable()
-        self._engine.flush()
-        self._engine.background.drain()
-        self._engine.write_due_indexes()
-        return reclaim(self._engine)
+    def reclaim(self, *, thorough: bool = False) -> int:
+        """Give disk space back now; returns the bytes.
+
+        A thorough one leaves nothing of what was removed, in the block being written neither.
+        """
+        engine = self._engine
+        engine.check_writable()
+        with engine.lock:
+            block = engine.active
+            if thorough and block and block.live_disk_bytes < block.bytes - HEADER_BYTES:
+                engine.rotate()
+        engine.flush()
+        engine.background.drain()
+        engine.write_due_indexes()
+        return reclaim(engine, thorough=thorough)
+
+    def repair(self, progress: Callable[[BlockCheck], None] | None = None) -> RepairReport:
+        """Build again all that is derived, and rewrite what is damaged, keeping its bytes aside.
+
+        `progress` is told of each block after it was read.
+        """
+        self.flush()
+        found = list(self._engine.damage)
+        with self._engine.rewriting:
+            drop_checkpoint(self._engine)
+        reports = [self.report, self.reopen()]
+        return repair_blocks(self._engine, reports, found, progress)
 
     # Living
 
@@ -462,6 +507,7 @@ class FileStore:
             engine.check_writable()
             if config.name != engine.config.name:
                 raise UsageError("a stream's name cannot be changed")
+            engine.check_key(config)
             sealed = (config.cipher, config.compression) != (
                 engine.config.cipher,
                 engine.config.compression,
@@ -470,22 +516,20 @@ class FileStore:
             if sealed:
                 engine.seal_active()
             retention.enforce_all(engine)
+            engine.committer.set_interval(config.sync_interval_ns)
         engine.changed()
 
     def snapshot(self) -> Iterator[bytes]:
-        """Give the stream as bytes that `snapshot.restore` takes."""
-        return snapshot_chunks(self)
+        """Give the stream, as it is now, in pieces of bytes that `restore` takes.
+
+        The store may go on being written; it gives no disk space back before the last piece was
+        taken or the iterator was let go of.
+        """
+        return snapshot_chunks(self._engine)
 
     def reset(self) -> None:
         """Forget everything, sequences too."""
-        engine = self._engine
-        with engine.lock:
-            engine.check_writable()
-        self.purge()
-        engine.background.drain()
-        with engine.rewriting, engine.lock:
-            engine.wipe()
-        engine.flush()
+        removal.reset(self._engine)
 
     def reopen(self) -> RecoveryReport:
         """Take stock from the disk again, as after a failed write whose cause is gone.
@@ -508,6 +552,7 @@ class FileStore:
         try:
             report = recover(engine)
             engine.flush()
+            engine.start()
         except BaseException:
             engine.shut_down()
             raise
@@ -516,14 +561,17 @@ class FileStore:
     def stop(self) -> None:
         """Make everything durable, write a checkpoint, then refuse writes."""
         engine = self._engine
-        if engine.closed:
-            return
+        with engine.lock:
+            if engine.closed:
+                return
+            # From here on nothing comes in, so the flush has all that was ever taken.
+            engine.closed = True
         try:
             if engine.failure is None:
                 engine.flush()
                 engine.background.drain()
                 write_checkpoint(engine)
-                engine.sync_high_water()
+                engine.high_water.sync()
         finally:
             engine.shut_down()
             self._lock.release()
@@ -542,16 +590,3 @@ class FileStore:
     def __exit__(self, *exception: object) -> None:
         """Stop."""
         self.stop()
-
-
-def remove_tree(files: FileSystem, path: str) -> None:
-    """Remove a folder and all that is in it."""
-    for name in files.list_names(path):
-        inner = os.path.join(path, name)
-        if files.is_dir(inner):
-            remove_tree(files, inner)
-        else:
-            files.unlink(inner)
-    files.remove_dir(path)
-
-

@@ -1,4 +1,4 @@
-"""What a store is asked and what it answers: configuration, state, and the interface of both stores.
+"""What a store is asked and what it answers: configuration, state, the interface of both stores.
 
 Sequences count from 1; 0 means none. Times are Unix nanoseconds. Subjects, headers and payloads are
 bytes. A filter is a `SubjectFilter`, or None for every message.
@@ -21,6 +21,9 @@ from penstock.subjects import SubjectFilter
 
 NewMessage = tuple[bytes, bytes, bytes]
 """(subject, headers, payload) of a message to be stored."""
+
+RawMessage = tuple[int, int, bytes, bytes, bytes, int]
+"""(seq, timestamp_ns, subject, headers, payload, expires_ns) of a message that keeps its place."""
 
 
 class Discard(StrEnum):

@@ -5,49 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from penstock.format.block_index cimport BlockIndex, Entry
 from penstock.format.sequence_set cimport SequenceSet
 from penstock.format.subject_table cimport SubjectTable
-from penstock.store.active_block cimport ActiveBlock
-from penstock.store.block_files cimport BlockFiles
-
-
-cdef class Block:
-    cdef readonly uint32_t number
-    cdef readonly uint32_t generation
-    cdef readonly uint64_t base_seq
-    cdef readonly uint64_t last_seq
-    # Entries of the index, live or not, and the file's length.
-    cdef readonly uint32_t count
-    cdef readonly uint64_t bytes
-    cdef readonly uint32_t live
-    cdef readonly uint64_t live_bytes
-    # Bytes on disk of the live records.
-    cdef readonly uint64_t live_disk_bytes
-    cdef readonly int64_t first_time_ns
-    cdef readonly int64_t last_time_ns
-    cdef readonly uint64_t seed
-    cdef readonly str path
-    # In memory while active, while its index file is not written, or while recently asked for.
-    cdef public BlockIndex index
-    cdef public bint index_pinned
-    cdef public ActiveBlock active
-    cdef public BlockFiles files
-    cdef public bint touched
-    # Opens enveloped records; None where there are none.
-    cdef public object unseal
-    cdef public object header
-    # Messages with a time to live, removed ones included.
-    cdef public uint32_t expiring
-    # Times that a record was overwritten in place.
-    cdef public uint32_t erased
-    cdef uint8_t* dead
-    cdef uint32_t dead_room
-    cdef readonly uint32_t dead_count
-    # No entry before it is live.
-    cdef uint32_t first_live
-
-    cdef const uint8_t* dead_bits(self) except? NULL
-    cdef bint is_dead(self, uint32_t ordinal) noexcept
-    cdef int kill(self, uint32_t ordinal, const Entry* entry) except -1
-    cdef int _room_for_dead(self, uint32_t entries) except -1
+from penstock.store.block_account cimport Block
 
 
 cdef class Ledger:
@@ -74,6 +32,8 @@ cdef class Ledger:
     cdef public uint32_t headers_overhead
     # Some sealed block has become sparse or empty since this was last taken back.
     cdef public bint reclaimable
+    # Called with (seq, expires_ns) of a removed message that had a time to live; None for nobody.
+    cdef public object forget_expiry
 
     cdef Py_ssize_t block_at(self, uint64_t seq) noexcept
     cdef BlockIndex index_of(self, Block block)
@@ -86,7 +46,9 @@ cdef class Ledger:
     cdef int kill(self, Block block, uint32_t ordinal, const Entry* entry, uint32_t item) except -1
     cdef int advance_first(self) except -1
     cdef uint32_t item_of(self, BlockIndex index, uint32_t local) except? 0xFFFFFFFF
-    cdef uint32_t item_of_entry(self, Block block, const Entry* entry, uint64_t seq) except? 0xFFFFFFFF
+    cdef uint32_t item_of_entry(
+        self, Block block, const Entry* entry, uint64_t seq
+    ) except? 0xFFFFFFFF
     cdef bytes raw_record(self, Block block, const Entry* entry)
     cdef bytes wanted(self, BlockIndex index, object subject_filter)
     cdef object block_range(self, object subject_filter)

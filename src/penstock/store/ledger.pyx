@@ -14,19 +14,21 @@ Under the store's lock. It does no input or output of its own, but the loader do
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memset
 
 from penstock import limits
 from penstock.errors import CorruptStore, RecordNotFound
 from penstock.format.block import HEADER_BYTES
-from penstock.format.record import check_sizes
+from penstock.format.record import check_message
 
 from penstock.format.block_index cimport BlockIndex, Entry
+from penstock.format.record cimport FLAG_DELETED, FLAG_EXPIRES
 from penstock.format.sequence_set cimport SequenceSet
 from penstock.format.subject_table cimport Subject, SubjectTable
 from penstock.store.active_block cimport ActiveBlock
-from penstock.store.block_files cimport BlockFiles, open_at_hand, open_record
+from penstock.store.block_account cimport Block
+from penstock.store.block_files cimport open_at_hand, open_record
 from penstock.subjects cimport SubjectFilter
 
 # Filters remembered per block: a few consumers over a few hundred blocks.
@@ -38,99 +40,10 @@ cdef Py_ssize_t HEADERS_MAX = limits.HEADERS_BYTES_MAX
 cdef Py_ssize_t PAYLOAD_MAX = limits.PAYLOAD_BYTES_MAX
 
 
-cdef class Block:
-    """One block's account."""
-
-    def __init__(self, uint32_t number, uint32_t generation, uint64_t base_seq, uint64_t seed,
-                 str path not None):
-        self.number = number
-        self.generation = generation
-        self.base_seq = base_seq
-        self.seed = seed
-        self.path = path
-        self.last_seq = base_seq - 1 if base_seq else 0
-
-    def __dealloc__(self):
-        free(self.dead)
-
-    def restore(self, *, uint32_t count, uint64_t bytes, uint64_t last_seq, uint32_t live,
-                uint64_t live_bytes, uint64_t live_disk_bytes, int64_t first_time_ns,
-                int64_t last_time_ns, dead):
-        """Take over what a checkpoint says of the block; `dead` is its bitmap or b""."""
-        cdef const uint8_t[::1] bits = dead
-        cdef uint32_t place
-        self.count = count
-        self.bytes = bytes
-        self.last_seq = last_seq
-        self.live = live
-        self.live_bytes = live_bytes
-        self.live_disk_bytes = live_disk_bytes
-        self.first_time_ns = first_time_ns
-        self.last_time_ns = last_time_ns
-        if bits.shape[0]:
-            self._room_for_dead(bits.shape[0] * 8)
-            for place in range(<uint32_t>bits.shape[0]):
-                self.dead[place] = bits[place]
-            self.dead_count = count - live
-
-    def cut(self, uint64_t last_seq):
-        """Forget the sequences above one, after the file was cut behind it."""
-        self.last_seq = last_seq
-
-    def follow(self, BlockIndex index not None):
-        """Take length, last sequence and times from an index that knows better."""
-        self.count = index.count
-        self.bytes = index.block_bytes
-        self.last_seq = max(self.last_seq, index.last_seq)
-        self.first_time_ns = index.first_time_ns
-        self.last_time_ns = index.last_time_ns
-
-    @property
-    def dead_bitmap(self):
-        """The bitmap of removed entries, b"" where there is none."""
-        if self.dead_count == 0:
-            return b""
-        self._room_for_dead(self.count)
-        return self.dead[:(self.count + 7) // 8]
-
-    cdef int _room_for_dead(self, uint32_t entries) except -1:
-        cdef uint32_t room = (entries + 7) // 8 + 64
-        cdef uint8_t* grown
-        if (entries + 7) // 8 <= self.dead_room:
-            return 0
-        room += room // 4
-        grown = <uint8_t*>realloc(self.dead, room)
-        if grown == NULL:
-            raise MemoryError
-        memset(grown + self.dead_room, 0, room - self.dead_room)
-        self.dead = grown
-        self.dead_room = room
-        return 0
-
-    cdef const uint8_t* dead_bits(self) except? NULL:
-        # The bitmap with room for every entry, or NULL where nothing is dead.
-        if self.dead_count == 0:
-            return NULL
-        self._room_for_dead(self.count)
-        return self.dead
-
-    cdef bint is_dead(self, uint32_t ordinal) noexcept:
-        if self.dead_count == 0 or ordinal // 8 >= self.dead_room:
-            return False
-        return (self.dead[ordinal >> 3] >> (ordinal & 7)) & 1
-
-    cdef int kill(self, uint32_t ordinal, const Entry* entry) except -1:
-        self._room_for_dead(self.count)
-        self.dead[ordinal >> 3] |= <uint8_t>(1 << (ordinal & 7))
-        self.dead_count += 1
-        self.live -= 1
-        self.live_bytes -= entry.size
-        self.live_disk_bytes -= entry.length
-        return 0
-
-    def dead_at(self, uint32_t ordinal):
-        """Tell whether an entry was removed."""
-        return self.is_dead(ordinal)
+cdef uint64_t newest_of(SubjectTable table, bytes subject) noexcept:
+    # The newest sequence of a subject where it is known at once, else 0.
+    cdef int64_t item = table.find(subject, len(subject))
+    return table.items[item].last_seq if item >= 0 else 0
 
 
 cdef class Ledger:
@@ -179,9 +92,10 @@ cdef class Ledger:
         What was removed while it was being rewritten stays removed.
         """
         cdef uint32_t ordinal
+        cdef uint64_t base_seq = index.base_seq
         cdef list removed = [
             ordinal for ordinal in range(index.count)
-            if block.is_dead(<uint32_t>old.find_seq(index.base_seq + index.entries[ordinal].seq_delta))
+            if block.is_dead(<uint32_t>old.find_seq(base_seq + index.entries[ordinal].seq_delta))
         ]
         block.generation = index.generation
         block.seed = seed
@@ -211,6 +125,9 @@ cdef class Ledger:
             block._room_for_dead(block.count)
             if block.dead_room:
                 memset(block.dead, 0xFF, (block.count + 7) // 8)
+                if block.count & 7:
+                    # No bit beyond the last entry: an index may yet be added to after a reopen.
+                    block.dead[block.count >> 3] = <uint8_t>((1 << (block.count & 7)) - 1)
             block.dead_count = block.first_live = block.count
             block.live = 0
             block.live_bytes = block.live_disk_bytes = 0
@@ -235,6 +152,11 @@ cdef class Ledger:
         block.follow(index)
         for ordinal in range(first, index.count):
             entry = &index.entries[ordinal]
+            if index.base_seq + entry.seq_delta > self.last_seq:
+                self.last_time_ns = entry.timestamp_ns
+            if entry.flags & FLAG_DELETED:
+                block.bury(ordinal)
+                continue
             local = entry.subject
             if items[local] is None:
                 items[local] = self._intern_local(index, local)
@@ -246,8 +168,6 @@ cdef class Ledger:
             block.live_disk_bytes += entry.length
             self.messages += 1
             self.bytes += entry.size
-            if index.base_seq + entry.seq_delta > self.last_seq:
-                self.last_time_ns = entry.timestamp_ns
         self.last_seq = max(self.last_seq, block.last_seq)
 
     def _intern_local(self, BlockIndex index, uint32_t local):
@@ -269,8 +189,6 @@ cdef class Ledger:
     ) except -1:
         cdef ActiveBlock active = block.active
         cdef uint64_t before = active.bytes
-        cdef int64_t item = self.table.find(subject, subject_size)
-        self.previous_seq = self.table.items[item].last_seq if item >= 0 else 0
         active.append(
             flags, subject, subject_size, headers, headers_size, payload, payload_size,
             expires_ns, seq, timestamp_ns, message_size,
@@ -299,6 +217,7 @@ cdef class Ledger:
                bytes payload not None, *, uint64_t seq, int64_t timestamp_ns, uint8_t flags,
                int64_t expires_ns, uint32_t message_size):
         """Append one message to the active block."""
+        self.previous_seq = newest_of(self.table, subject)
         self.put(
             block, flags, subject, len(subject), headers, len(headers), payload, len(payload),
             expires_ns, seq, timestamp_ns, message_size,
@@ -323,8 +242,12 @@ cdef class Ledger:
         while place < len(messages):
             subject, headers, payload = messages[place]
             length = len(subject) + len(headers) + len(payload)
-            if block.count and block.active.bytes + length + 64 > block_bytes_max:
+            if self.last_seq + 1 - block.base_seq > DELTA_MAX or (
+                block.count and block.active.bytes + length + 64 > block_bytes_max
+            ):
                 break
+            # Looked up only where it is asked for: it costs a tenth of the append.
+            self.previous_seq = newest_of(self.table, subject) if keep_per_subject > 0 else 0
             self.put(
                 block, 0, subject, len(subject), headers, len(headers), payload, len(payload),
                 0, self.last_seq + 1, timestamp_ns,
@@ -344,7 +267,7 @@ cdef class Ledger:
             if len(subject) > SUBJECT_MAX or len(headers) > HEADERS_MAX or (
                 len(payload) > PAYLOAD_MAX
             ):
-                check_sizes(len(subject), len(headers), len(payload))
+                check_message(len(subject), len(headers), len(payload))
             largest = max(largest, len(headers) + len(payload))
         return largest
 
@@ -794,6 +717,8 @@ cdef class Ledger:
             if subject.last_seq == seq:
                 subject.last_seq = 0
         self.removed.put_range(seq, seq)
+        if entry.flags & FLAG_EXPIRES and self.forget_expiry is not None:
+            self.forget_expiry(seq, self.index_of(block).expiry_of(ordinal))
         return 0
 
     cdef int advance_first(self) except -1:
@@ -885,8 +810,12 @@ cdef class Ledger:
         cdef uint64_t seq
         while self.table.items[item].count > keep:
             seq = 0
-            if self.table.items[item].count == 2 and item == self.appended_item:
-                # The common case of one message a subject: the one before is known.
+            if (
+                self.table.items[item].count == 2 and item == self.appended_item
+                and self.table.items[item].last_seq == self.last_seq
+            ):
+                # The common case of one message a subject: the one before the last is known. Only
+                # while the last one is still there: otherwise the one before is now the newest.
                 seq = self.previous_seq
             if seq == 0 or not self._remove_known(item, seq):
                 seq = self.first_of(item)

@@ -25,7 +25,8 @@ class _RamFile:
         return -1
 
     def read_at(self, offset: int, size: int) -> bytes:
-        return bytes(memoryview(self._data)[offset : offset + size])
+        # No view of the bytes: while there is one, a writer in another thread could not grow them.
+        return bytes(self._data[offset : offset + size])
 
     def write_at(self, offset: int, data: Buffer) -> int:
         view = memoryview(data)
@@ -77,9 +78,9 @@ class RamFileSystem:
     def list_names(self, path: str) -> list[str]:
         """Give the sorted names in a folder."""
         start = path.rstrip("/") + "/"
-        return sorted({
-            name[len(start) :].partition("/")[0] for name in self._files if name.startswith(start)
-        })
+        return sorted(
+            {name[len(start) :].partition("/")[0] for name in self._files if name.startswith(start)}
+        )
 
     def exists(self, path: str) -> bool:
         """Tell whether a file or folder is there."""

@@ -8,17 +8,16 @@ in the commit that the caller waits for.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
-from penstock.errors import RecordNotFound
-from penstock.format.block import HEADER_BYTES
-from penstock.format.block_index import BlockIndex
-from penstock.format.layout import index_name
-from penstock.format.record import DELETED, decode, encode
+from penstock.errors import FormatError, RecordNotFound
+from penstock.format.layout import HIGH_WATER_NAME, STATE_NAME, block_name, index_name
+from penstock.format.record import COMMIT_START, DELETED, decode, encode
 from penstock.format.sequence_set import SequenceSet
-from penstock.store.block_cache import build_index
+from penstock.store.block_account import Block
 from penstock.store.checkpoint import drop_checkpoint
+from penstock.store.compaction import cut_block, unlink_block
 from penstock.store.engine import Engine
-from penstock.store.ledger import Block
 from penstock.store.vfs import write_all
 from penstock.subjects import SubjectFilter
 
@@ -28,7 +27,7 @@ def erase(engine: Engine, seq: int) -> bool:
     with engine.lock:
         engine.check_writable()
         try:
-            block, offset, length = engine.ledger.place_of(seq)
+            block, _, _ = engine.ledger.place_of(seq)
         except RecordNotFound:
             return False
         engine.ledger.remove(seq)
@@ -36,7 +35,15 @@ def erase(engine: Engine, seq: int) -> bool:
     with engine.rewriting, engine.lock:
         if block not in engine.ledger.blocks:
             return True
-        _overwrite(engine, block, offset, length)
+        # The block may have been rewritten since: with the message or without it.
+        index = engine.cache.index_of(block)
+        ordinal = index.ordinal_of(seq)
+        if ordinal is not None:
+            _, offset, length, *_ = index.entry(ordinal)
+            # The subject goes too, and a checkpoint still counts on it.
+            drop_checkpoint(engine)
+            with engine.changing_blocks():
+                _overwrite(engine, block, offset, length)
     return True
 
 
@@ -48,27 +55,32 @@ def _overwrite(engine: Engine, block: Block, offset: int, length: int) -> None:
     file = engine.files.open(block.path, "update")
     try:
         seed = (block.seed + offset) & 0xFFFF_FFFF_FFFF_FFFF
-        record = decode(file.read_at(offset, length), seed=seed)
-        noise = engine.random_bytes
-        image = encode(
-            noise(len(record.subject)),
-            noise(len(record.headers)),
-            noise(len(record.payload)),
-            seq=record.seq,
-            timestamp_ns=record.timestamp_ns,
-            flags=DELETED,
-            expires_ns=record.expires_ns,
-            seed=seed,
-        )
+        image = _noise_like(file.read_at(offset, length), seed, engine.random_bytes)
         write_all(file, offset, image)
         file.sync_data()
     finally:
         file.close()
 
 
-def purge(
-    engine: Engine, subjects: SubjectFilter | None, *, seq: int = 0, keep: int = 0
-) -> int:
+def _noise_like(data: bytes, seed: int, random_bytes: Callable[[int], bytes]) -> bytes:
+    try:
+        record = decode(data, seed=seed)
+    except FormatError:
+        # It was damaged before, and its lengths mean nothing.
+        return random_bytes(len(data))
+    return encode(
+        random_bytes(len(record.subject)),
+        random_bytes(len(record.headers)),
+        random_bytes(len(record.payload)),
+        seq=record.seq,
+        timestamp_ns=record.timestamp_ns,
+        flags=DELETED | record.flags & COMMIT_START,
+        expires_ns=record.expires_ns,
+        seed=seed,
+    )
+
+
+def purge(engine: Engine, subjects: SubjectFilter | None, *, seq: int = 0, keep: int = 0) -> int:
     """Remove the wanted messages below `seq` (0: all of them), but the newest `keep`."""
     with engine.lock:
         engine.check_writable()
@@ -76,9 +88,10 @@ def purge(
         everything = subjects is None or subjects.everything
         if everything and not seq and not keep:
             removed = ledger.messages
+            # Before its subjects go: a sealed block takes their names along.
+            engine.seal_active()
             ledger.clear()
             engine.wheel.clear()
-            engine.seal_active()
         else:
             last = seq - 1 if seq else ledger.last_seq
             wanted = ledger.count_from(subjects, 0)
@@ -106,73 +119,93 @@ def compact(engine: Engine, seq: int) -> int:
 
 
 def truncate(engine: Engine, seq: int) -> None:
-    """Remove everything above `seq`, which must exist, and go on after it."""
+    """Remove everything above `seq`, which must exist, and go on after it.
+
+    First what is above is removed as any message is; when that is durable the files are cut. A
+    crash in between leaves a stream without those messages that still goes on after them.
+    """
+    with engine.rewriting:
+        with engine.lock:
+            engine.check_writable()
+            message = engine.ledger.load(seq)
+            last_seq = engine.ledger.last_seq
+            if seq < last_seq:
+                engine.ledger.remove_range(seq + 1, last_seq)
+                engine.ledger.removed.add_range(seq + 1, last_seq)
+                engine.seal_active()
+        engine.flush()
+        if seq == last_seq:
+            return
+        engine.write_due_indexes()
+        with engine.committer.exclusive(), engine.lock:
+            engine.check_writable()
+            _cut_back(engine, seq, message.timestamp_ns)
     engine.flush()
-    with engine.rewriting, engine.lock:
-        engine.check_writable()
-        message = engine.ledger.load(seq)
-        engine.seal_active()
-    engine.flush()
-    engine.write_due_indexes()
-    with engine.rewriting, engine.lock:
-        ledger = engine.ledger
-        carried = _tombstones_up_to(engine, seq)
-        ledger.remove_range(seq + 1, ledger.last_seq)
-        drop_checkpoint(engine)
-        engine.mark_high_water(seq, message.timestamp_ns)
-        engine.sync_high_water()
-        for block in reversed(list(ledger.blocks)):
-            if block.base_seq > seq:
-                _unlink(engine, block)
+
+
+def _cut_back(engine: Engine, seq: int, timestamp_ns: int) -> None:
+    """Cut the files behind message `seq`; nothing above it is live any more."""
+    ledger = engine.ledger
+    ledger.remove_range(seq + 1, ledger.last_seq)
+    last, *later = [block for block in ledger.blocks if block.last_seq >= seq]
+    kept = SequenceSet()
+    for block in (last, *later):
+        index = engine.cache.index_of(block)
+        for low, high in index.tombstones.ranges_between(0, seq):
+            kept.add_range(low, high)
+    for block in later:
+        engine.release(block)
+    cut_block(engine, last, seq, kept)
+    last.cut(seq)
+    ledger.cut(seq, timestamp_ns)
+    engine.durable_seq = min(engine.durable_seq, seq)
+    with engine.changing_blocks():
+        engine.high_water.place = (last.number, last.bytes)
+        engine.high_water.write(seq, timestamp_ns, engine.salt)
+        engine.high_water.sync()
+        # The last of them tells that all are removed: it goes when the others are gone for good.
+        for block in later:
+            if block is later[-1]:
+                engine.files.sync_dir(engine.path)
+            unlink_block(engine, block)
         engine.files.sync_dir(engine.path)
-        _cut(engine, ledger.blocks[-1], seq)
-        ledger.cut(seq, message.timestamp_ns)
-        ledger.removed.update(carried)
-        engine.durable_seq = min(engine.durable_seq, seq)
+
+
+def reset(engine: Engine) -> None:
+    """Forget everything, sequences too."""
+    purge(engine, None)
+    engine.background.drain()
+    with engine.rewriting, engine.committer.exclusive(), engine.lock:
+        # A block whose removal failed is still there, and only a later one tells of its end.
+        engine.check_writable()
+        _wipe(engine)
     engine.flush()
 
 
-def _tombstones_up_to(engine: Engine, seq: int) -> SequenceSet:
-    """Give what the tombstones of the blocks that will be cut tell of messages that stay."""
-    carried = SequenceSet()
-    for block in engine.ledger.blocks:
-        if block.last_seq < seq:
-            continue
-        for first, last in engine.cache.index_of(block).tombstones.ranges():
-            if first <= seq:
-                carried.add_range(first, min(last, seq))
-    return carried
+def _wipe(engine: Engine) -> None:
+    """Remove every file of an emptied stream and begin with sequence 1; under the lock.
+
+    No commit may be under way. The sums go first: without the blocks they would tell of a loss. The
+    blocks go in order, so that the last to go is the one that tells that all of the stream was
+    purged.
+    """
+    engine.block_changes += 1
+    with engine.changing_blocks():
+        engine.high_water.close()
+        _unlink_all(engine, HIGH_WATER_NAME, STATE_NAME)
+        for block in list(engine.ledger.blocks):
+            if block.active is not None and block.active.file is not None:
+                block.active.file.close()
+            _unlink_all(engine, index_name(block.number), block_name(block.number))
+    engine.disk.forget()
+    engine.checkpoint_on_disk = False
+    engine.start_over()
+    engine.durable_seq = 0
+    engine.high_water.place = (0, 0)
 
 
-def _unlink(engine: Engine, block: Block) -> None:
-    engine.cache.forget(block)
-    engine.ledger.drop_block(block)
-    with contextlib.suppress(FileNotFoundError):
-        engine.files.unlink(engine.file_path(index_name(block.number)))
-    engine.files.unlink(block.path)
-
-
-def _cut(engine: Engine, block: Block, seq: int) -> None:
-    """Shorten a sealed block to the end of message `seq`, and its index with it."""
-    old = engine.cache.index_of(block)
-    ordinal = old.ordinal_of(seq)
-    assert ordinal is not None, "the message was loaded a moment ago"
-    _, offset, length, *_ = old.entry(ordinal)
-    engine.cache.forget(block)
-    with contextlib.suppress(FileNotFoundError):
-        engine.files.unlink(engine.file_path(index_name(block.number)))
-    file = engine.files.open(block.path, "update")
-    try:
-        file.truncate(max(offset + length, HEADER_BYTES))
-        file.sync_data()
-        data = file.read_at(0, file.size())
-    finally:
-        file.close()
-    index = build_index(data, block)
-    image = index.encode()
-    engine.replace_file(index_name(block.number), image)
-    engine.ledger.replace_index(block, old, index, block.seed)
-    block.cut(seq)
-    block.index = BlockIndex.load(image, block.path)
-    engine.cache.admit(block)
-
+def _unlink_all(engine: Engine, *names: str) -> None:
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            engine.files.unlink(engine.file_path(name))
+    engine.files.sync_dir(engine.path)

@@ -6,12 +6,19 @@ written as tombstones with the next commit.
 
 from __future__ import annotations
 
-from penstock.errors import LimitReached
+from penstock.errors import LimitReached, UsageError
+from penstock.limits import SEQUENCE_MAX
 from penstock.store.engine import Engine
 from penstock.store.interface import Discard
 
 EXPIRE_BATCH = 4096
 """Messages whose time to live ran out that are removed in one go."""
+
+
+def check_sequence(seq: int) -> None:
+    """Raise UsageError for a sequence that no stream may reach."""
+    if seq > SEQUENCE_MAX:
+        raise UsageError(f"sequence {seq} is above the highest there can be ({SEQUENCE_MAX})")
 
 
 def refuse(engine: Engine, subject: bytes, size: int, body_bytes: int) -> None:
@@ -68,25 +75,33 @@ def enforce_all(engine: Engine) -> int:
 def expire(engine: Engine) -> int:
     """Remove what is older than the maximum age or has outlived its own time."""
     ledger = engine.ledger
-    now_ns = engine.clock.now_ns()
+    times = engine.times
+    now_ns = times.age_now_ns()
     removed = 0
     age_ns = engine.config.max_age_ns
-    while age_ns > 0 and ledger.messages and ledger.first_time_ns + age_ns <= now_ns:
+    while (
+        age_ns > 0
+        and ledger.messages
+        and times.born_ns(ledger.first_seq, ledger.first_time_ns) + age_ns <= now_ns
+    ):
         if not ledger.remove(ledger.first_seq):
             break
         removed += 1
     while due := engine.wheel.expire(now_ns, EXPIRE_BATCH):
         for seq in due:
             removed += 1 if ledger.remove(seq) else 0
+    times.forget_before(ledger.first_seq)
     return removed
 
 
 def next_expiry_ns(engine: Engine) -> int | None:
     """Tell when something may expire next, or None: for whoever sets a timer."""
-    times = []
-    if engine.config.max_age_ns > 0 and engine.ledger.messages:
-        times.append(engine.ledger.first_time_ns + engine.config.max_age_ns)
+    ledger = engine.ledger
+    moments = []
+    if engine.config.max_age_ns > 0 and ledger.messages:
+        born_ns = engine.times.born_ns(ledger.first_seq, ledger.first_time_ns)
+        moments.append(born_ns + engine.config.max_age_ns)
     due = engine.wheel.next_due_ns()
     if due is not None:
-        times.append(due)
-    return min(times, default=None)
+        moments.append(due)
+    return engine.times.on_the_wall(min(moments)) if moments else None

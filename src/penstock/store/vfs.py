@@ -143,6 +143,9 @@ class _OsFile:
         os.ftruncate(self._fd, size)
 
     def sync_data(self) -> None:
+        if self._fd < 0:
+            # The system's call would answer with ValueError before it even asks the system.
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
         os.fdatasync(self._fd)
 
     def close(self) -> None:
@@ -230,6 +233,49 @@ class OsFileSystem:
         return _OsLock(fd)
 
 
+def find_lock_holder(path: str) -> int | None:
+    """Tell which process holds a lock file, without touching the lock; None where nobody does.
+
+    Where the system does not list its locks, the process named in the file counts if it lives.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        text = os.pread(fd, 32, 0).strip()
+        status = os.fstat(fd)
+    finally:
+        os.close(fd)
+    pid = int(text) if text.isdigit() else 0
+    try:
+        with open("/proc/locks") as table:
+            held = any(_is_lock_on(line.split(), status, pid) for line in table)
+    except FileNotFoundError:
+        held = pid > 0 and _is_alive(pid)
+    return pid if held else None
+
+
+def _is_lock_on(fields: list[str], status: os.stat_result, pid: int) -> bool:
+    # "1: FLOCK ADVISORY WRITE <pid> <major>:<minor>:<inode> <first> <last>". Some file systems
+    # list another device than stat gives; then the pid must agree.
+    if fields[1] != "FLOCK":
+        return False
+    device, _, inode = fields[5].rpartition(":")
+    expected = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+    return int(inode) == status.st_ino and (device == expected or int(fields[4]) == pid)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def write_all(file: File, offset: int, data: Buffer) -> None:
     """Write every byte of `data`, going on after short writes; a write of nothing is an error."""
     view = memoryview(data)
@@ -241,11 +287,14 @@ def write_all(file: File, offset: int, data: Buffer) -> None:
         view = view[written:]
 
 
-def write_atomically(files: FileSystem, path: str, data: Buffer, *, unique: str) -> None:
+def write_atomically(
+    files: FileSystem, path: str, data: Buffer, *, unique: str, durable: bool = True
+) -> None:
     """Replace a small file so that a crash leaves the old one or the new one, whole.
 
     `unique` makes the temporary name; the caller draws it from its own source of randomness. On
-    failure the temporary file is removed and the old file is untouched.
+    failure the temporary file is removed and the old file is untouched. A file that is derived
+    and checks itself need not be durable: after a power cut it may be missing or cut off.
     """
     folder = os.path.dirname(path)
     temporary = f"{path}.{unique}.tmp"
@@ -253,7 +302,8 @@ def write_atomically(files: FileSystem, path: str, data: Buffer, *, unique: str)
         file = files.open(temporary, "create")
         try:
             write_all(file, 0, data)
-            file.sync_data()
+            if durable:
+                file.sync_data()
         finally:
             file.close()
         files.rename(temporary, path)
@@ -261,4 +311,16 @@ def write_atomically(files: FileSystem, path: str, data: Buffer, *, unique: str)
         with contextlib.suppress(OSError):
             files.unlink(temporary)
         raise
-    files.sync_dir(folder)
+    if durable:
+        files.sync_dir(folder)
+
+
+def remove_tree(files: FileSystem, path: str) -> None:
+    """Remove a folder and all that is in it."""
+    for name in files.list_names(path):
+        inner = os.path.join(path, name)
+        if files.is_dir(inner):
+            remove_tree(files, inner)
+        else:
+            files.unlink(inner)
+    files.remove_dir(path)

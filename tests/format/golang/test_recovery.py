@@ -1,4 +1,4 @@
-"""Which messages a folder of blocks holds, when the blocks or the index are not as they should be."""
+"""Which messages a folder of blocks holds when blocks or index are not as they should be."""
 
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ def test_an_index_that_fits_is_believed(tmp_path: Path) -> None:
         ((5, 155, 1, 6), [(1, 155, 1, 5)], 1),
         ((5, 155, 1, 5), [(1, 155, 1, 5)], 2),
         ((0, 0, 0, 0), [], 1),
+        ((1, 31, 1, 2**63), [(1, 31, 2**63, 2**63)], 1),
+        ((1, 31, 1, 5), [(1, 31, 2**63, 2**63)], 1),
         ((10, 310, 1, 5), [(1, 155, 1, 5), (1, 155, 1, 5)], 1),
     ],
 )
@@ -126,7 +128,9 @@ def test_a_block_lost_whole_is_bounded_by_its_neighbours(tmp_path: Path) -> None
 
     assert seqs_of(reader) == [1, 2, 3, 8, 9]
     assert lost_of(reader) == [(2, 4, 7)]
-    assert reader.report.damage[0].length == GO_BLOCK_BYTES_MAX + 1
+    (damage,) = reader.report.damage
+    assert damage.length == GO_BLOCK_BYTES_MAX + 1
+    assert damage.reason == f"{GO_BLOCK_BYTES_MAX + 1} bytes: more than the server ever writes"
 
 
 def test_a_torn_tail_may_have_cost_the_next_sequence(tmp_path: Path) -> None:

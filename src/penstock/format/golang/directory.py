@@ -81,7 +81,8 @@ class GoStreamReader:
     """One stream, open for reading.
 
     `config` is the stream's configuration as the server stored it, `state` what the server would
-    report, `blocks` what there is to read of each block, in order, and `report` what is wrong.
+    report, `blocks` what there is to read of each block, in order, `encrypted` whether it takes the
+    server's key, and `report` what is wrong.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class GoStreamReader:
             server_key=self._server_key,
         )
         self.report.files.extend(metadata.problems)
+        self.encrypted = metadata.key is not None
         self.config = metadata.config
         configured_name = self.config.get("name")
         self.name = configured_name if isinstance(configured_name, str) else folder_name

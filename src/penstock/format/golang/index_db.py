@@ -69,7 +69,13 @@ def _decode_state(cursor: ByteCursor) -> StreamState:
     messages, bytes_, first_seq = cursor.uvarint(), cursor.uvarint(), cursor.uvarint()
     first_timestamp_ns = cursor.varint()
     last_seq, last_timestamp_ns = cursor.uvarint(), cursor.varint()
+    _check_sequences(cursor, first_seq, last_seq)
     return StreamState(messages, bytes_, first_seq, first_timestamp_ns, last_seq, last_timestamp_ns)
+
+
+def _check_sequences(cursor: ByteCursor, *seqs: int) -> None:
+    if max(seqs) > _SEQ_MAX:
+        raise FormatError("a sequence in index.db is impossible", offset=cursor.at)
 
 
 def _skip_subjects(cursor: ByteCursor, version: int) -> int:
@@ -96,8 +102,7 @@ def _decode_block(cursor: ByteCursor, version: int) -> BlockPlan:
     for since in (2, 3):
         if version >= since:
             cursor.uvarint()
-    if max(first_seq, last_seq) > _SEQ_MAX:
-        raise FormatError("a sequence in index.db is impossible", offset=cursor.at)
+    _check_sequences(cursor, first_seq, last_seq)
     deleted = decode_deleted(cursor) if deleted_count else SequenceSet()
     messages = max(last_seq - first_seq + 1 - len(deleted), 0)
     return BlockPlan(number, messages, bytes_, first_seq, last_seq, deleted)
@@ -114,8 +119,7 @@ def decode_deleted(cursor: ByteCursor) -> SequenceSet:
     deleted = SequenceSet()
     for _ in range(node_count):
         base = cursor.unsigned(8)
-        if base > _SEQ_MAX - bitmap_bytes * 8:
-            raise FormatError("a sequence in index.db is impossible", offset=cursor.at)
+        _check_sequences(cursor, base + bitmap_bytes * 8)
         _add_bitmap(deleted, base, cursor.unsigned(bitmap_bytes))
         cursor.take(2)
     if len(deleted) != count:

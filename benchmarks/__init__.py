@@ -1,0 +1,1 @@
+"""Measurements of Penstock beside what else could be done: `python -m benchmarks.run`."""

@@ -1,0 +1,268 @@
+"""What every benchmark needs: rows, sizes, rounds, messages, and processes of their own.
+
+What always holds: what is compared is measured in turns (ours, the other, ours, the other …), and a
+ratio is the median of the rounds' ratios, so that a machine that slows down in between slows down
+both; memory is measured in a process that does nothing else.
+
+Imports nothing of Penstock, so that a measuring process can tell what importing it costs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+BATCH_MESSAGES = 1_000
+PAYLOAD_BYTES = 128
+SUBJECTS = 100
+
+Message = tuple[bytes, bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A bound that a value must keep."""
+
+    bound: float
+    at_least: bool
+
+    def holds(self, value: float) -> bool:
+        """Tell whether a value keeps it."""
+        return value >= self.bound if self.at_least else value <= self.bound
+
+    def __str__(self) -> str:
+        return f"{'≥' if self.at_least else '≤'} {self.bound:g}"
+
+
+def at_least(bound: float) -> Goal:
+    """Ask for a value of at least `bound`."""
+    return Goal(bound, at_least=True)
+
+
+def at_most(bound: float) -> Goal:
+    """Ask for a value of at most `bound`."""
+    return Goal(bound, at_least=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    bench: str
+    what: str
+    value: float
+    unit: str
+    goal: Goal | None = None
+    detail: str = ""
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    """What the value was made of, one number a round."""
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the goal was reached; None without one."""
+        return None if self.goal is None else self.goal.holds(self.value)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the row as plain data."""
+        plain = asdict(self)
+        plain["goal"] = None if self.goal is None else str(self.goal)
+        return plain | {"passed": self.passed}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured."""
+
+    name: str
+    rounds: int
+    appended: int
+    scanned: int
+    loaded_from: int
+    loads: int
+    opened_small: int
+    opened_large: int
+    active: int
+    distinct_subjects: int
+    latencies: int
+    """Single commits that are timed, in each round."""
+
+    worked: int
+    """Messages of each workload without a goal."""
+
+    expiring: int
+
+
+FULL = Sizes(
+    "full",
+    rounds=5,
+    appended=300_000,
+    scanned=2_000_000,
+    loaded_from=1_500_000,
+    loads=200_000,
+    opened_small=1_000_000,
+    opened_large=10_000_000,
+    active=5_000_000,
+    distinct_subjects=1_000_000,
+    latencies=500,
+    worked=1_000_000,
+    expiring=100_000,
+)
+QUICK = Sizes(
+    "quick",
+    rounds=3,
+    appended=100_000,
+    scanned=500_000,
+    loaded_from=500_000,
+    loads=50_000,
+    opened_small=200_000,
+    opened_large=2_000_000,
+    active=2_000_000,
+    distinct_subjects=200_000,
+    latencies=200,
+    worked=100_000,
+    expiring=20_000,
+)
+TINY = Sizes(
+    "tiny",
+    rounds=1,
+    appended=2_000,
+    scanned=2_000,
+    loaded_from=2_000,
+    loads=100,
+    opened_small=2_000,
+    opened_large=4_000,
+    active=2_000,
+    distinct_subjects=1_000,
+    latencies=5,
+    worked=2_000,
+    expiring=500,
+)
+SIZES = {sizes.name: sizes for sizes in (FULL, QUICK, TINY)}
+
+
+def messages(
+    count: int, *, subjects: int = SUBJECTS, payload_bytes: int = PAYLOAD_BYTES
+) -> list[Message]:
+    """Give messages with payloads of their own, over some subjects, always the same ones."""
+    chance = random.Random(count)
+    names = [f"orders.{place:05d}.created".encode() for place in range(subjects)]
+    return [
+        (names[chance.randrange(subjects)], b"", chance.randbytes(payload_bytes))
+        for _ in range(count)
+    ]
+
+
+def batches(of: Sequence[Message], size: int = BATCH_MESSAGES) -> list[list[Message]]:
+    """Cut messages into batches."""
+    return [list(of[start : start + size]) for start in range(0, len(of), size)]
+
+
+def take_turns(rounds: int, *actions: Callable[[], float]) -> list[list[float]]:
+    """Call the actions one after another, `rounds` times; give each one's results."""
+    results: list[list[float]] = [[] for _ in actions]
+    for _ in range(rounds):
+        for place, action in enumerate(actions):
+            results[place].append(action())
+    return results
+
+
+def ratio(ours: list[float], theirs: list[float]) -> float:
+    """Give the median of the rounds' ratios."""
+    return statistics.median(our / their for our, their in zip(ours, theirs, strict=True))
+
+
+def timed(action: Callable[..., object], *arguments: object) -> float:
+    """Give the seconds that a call takes."""
+    started = time.perf_counter()
+    action(*arguments)
+    return time.perf_counter() - started
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Give the value below which so many percent lie."""
+    ordered = sorted(values)
+    return ordered[min(int(len(ordered) * percent / 100), len(ordered) - 1)]
+
+
+@contextmanager
+def folder_in(parent: Path, name: str) -> Iterator[Path]:
+    """Give a new folder that is removed afterwards."""
+    path = parent / name
+    path.mkdir(parents=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def block_files(path: Path) -> list[Path]:
+    """Give a store's block files in order."""
+    return sorted(path.glob("*.blk"))
+
+
+def block_bytes(path: Path) -> int:
+    """Give the length of a store's block files together."""
+    return sum(file.stat().st_size for file in block_files(path))
+
+
+# Processes of their own
+
+
+def resident_bytes() -> int:
+    """Give this process's resident memory."""
+    return _status("VmRSS")
+
+
+def peak_resident_bytes() -> int:
+    """Give the most memory that this process ever had resident."""
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(name)
+
+
+def read_bytes() -> int:
+    """Give the bytes that this process has read from files so far, cached or not."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+def in_own_process(task: str, *arguments: str | int) -> dict[str, float]:
+    """Run a task of `benchmarks.child` in a fresh process; give what it measured."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.child", task, *map(str, arguments)],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONHASHSEED": "0"},
+    )
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
+
+
+def median_of(runs: Sequence[dict[str, float]], key: str) -> float:
+    """Give the median of one measure."""
+    return statistics.median(run[key] for run in runs)
+
+
+def si(value: float, unit: str) -> str:
+    """Write a number with a prefix, as in 1.25 M msg/s."""
+    for bound, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= bound:
+            return f"{value / bound:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"

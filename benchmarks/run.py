@@ -1,0 +1,212 @@
+"""Run the benchmarks: `python -m benchmarks.run [--quick] [--only NAME] [--json FILE] [--readme]`.
+
+Prints a table and writes it as JSON, with the machine that it was measured on. A whole run at full
+size becomes `results/latest.json`; every run is kept by its date in `results/local`. Data goes to a
+folder beside the results, or in `--data`, and is removed. Exits with 1 where a goal was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import rich.box
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import (
+    store_append,
+    store_latency,
+    store_load,
+    store_memory,
+    store_open,
+    store_scan,
+    store_workloads,
+)
+from benchmarks.measure import FULL, QUICK, ROOT, SIZES, Row, Sizes
+
+RESULTS = ROOT / "benchmarks" / "results"
+README_START = "<!-- bench:start -->"
+README_END = "<!-- bench:end -->"
+FREE_BYTES_MIN = {"full": 8 * 10**9, "quick": 2 * 10**9, "tiny": 10**8}
+"""The large store, its indexes, and one other store beside it."""
+
+BENCHES: dict[str, Callable[[Sizes, Path], list[Row]]] = {
+    "append": store_append.run,
+    "scan": store_scan.run,
+    "load": store_load.run,
+    "open": store_open.run,
+    "memory": store_memory.run,
+    "latency": store_latency.run,
+    "workloads": store_workloads.run,
+}
+
+
+def describe_machine(folder: Path) -> dict[str, Any]:
+    """Tell what the numbers were measured on."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "load_average": os.getloadavg()[0],
+        "kernel": platform.release(),
+        "disk": _disk(folder),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _disk(folder: Path) -> str:
+    """Give device and file system of the longest mount point that holds the folder."""
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    holding = [mount for mount in mounts if folder.resolve().is_relative_to(mount[1])]
+    device, point, kind = max(holding, key=lambda mount: len(mount[1]))[:3]
+    return f"{device} ({kind}) on {point}"
+
+
+def measure(names: list[str], sizes: Sizes, folder: Path, console: Console) -> dict[str, Any]:
+    """Run benchmarks; give the document that is written as JSON."""
+    machine = describe_machine(folder)
+    started = datetime.now(UTC)
+    before = time.perf_counter()
+    rows: list[Row] = []
+    for name in names:
+        with console.status(f"{name} …"):
+            rows += BENCHES[name](sizes, folder)
+    return {
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": round(time.perf_counter() - before, 1),
+        "sizes": sizes.name,
+        "machine": machine,
+        "rows": [row.as_json() for row in rows],
+    }
+
+
+def show_value(row: dict[str, Any]) -> str:
+    """Write a value with its unit, as people read it."""
+    value, unit = row["value"], row["unit"]
+    if unit == "x":
+        return f"{value:.2f}x"
+    if value >= 10_000:
+        return f"{value:,.0f} {unit}"
+    return f"{value:.3g} {unit}"
+
+
+def show_goal(row: dict[str, Any]) -> str:
+    """Write a goal and whether it was reached."""
+    if row["goal"] is None:
+        return ""
+    return f"{row['goal']} {'pass' if row['passed'] else 'MISSED'}"
+
+
+def as_table(document: dict[str, Any]) -> Table:
+    """Give the results as people see them in a terminal."""
+    table = Table(box=rich.box.SIMPLE_HEAD, title=title(document), title_justify="left")
+    for heading in ("", "what", "value", "goal", "of which"):
+        table.add_column(heading, justify="right" if heading == "value" else "left")
+    bench = ""
+    for row in document["rows"]:
+        name = "" if row["bench"] == bench else row["bench"]
+        bench = row["bench"]
+        style = "red" if row["passed"] is False else ""
+        table.add_row(
+            name, row["what"], show_value(row), show_goal(row), row["detail"], style=style
+        )
+    return table
+
+
+def title(document: dict[str, Any]) -> str:
+    """Say when and on what it was measured."""
+    machine = document["machine"]
+    return (
+        f"{document['started'][:10]}, {document['sizes']} size: {machine['cores']} cores of"
+        f" {machine['processor']}, Linux {machine['kernel']}, {machine['disk']},"
+        f" Python {machine['python']}, SQLite {machine['sqlite']}"
+    )
+
+
+def as_markdown(document: dict[str, Any]) -> str:
+    """Give the results as a table for the README."""
+    lines = ["| what | value | goal | of which |", "|---|---:|---|---|"]
+    lines += [
+        f"| {row['what']} | {show_value(row)} | {show_goal(row)} | {row['detail']} |"
+        for row in document["rows"]
+    ]
+    return "\n".join([f"{title(document)}.", "", *lines])
+
+
+def put_into_readme(readme: Path, text: str) -> None:
+    """Replace what stands between the marks; raises ValueError where there are none."""
+    before, start, rest = readme.read_text().partition(README_START)
+    _, end, after = rest.partition(README_END)
+    if not start or not end:
+        raise ValueError(f"{readme} has no {README_START} … {README_END}")
+    readme.write_text(f"{before}{start}\n{text}\n{end}{after}")
+
+
+def write_json(document: dict[str, Any], *, whole: bool, path: Path | None) -> Path:
+    """Write the results to `path`, or else where they belong."""
+    text = json.dumps(document, indent=2) + "\n"
+    if path is not None:
+        path.write_text(text)
+        return path
+    dated = RESULTS / "local" / f"{document['started'].replace(':', '')}.json"
+    dated.parent.mkdir(parents=True, exist_ok=True)
+    dated.write_text(text)
+    if whole:
+        (RESULTS / "latest.json").write_text(text)
+    return dated
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, within a minute")
+    parser.add_argument("--size", choices=SIZES, help="sizes by name, instead of --quick")
+    parser.add_argument("--only", action="append", choices=BENCHES, help="only this one (again)")
+    parser.add_argument("--json", type=Path, help="write the results here alone")
+    parser.add_argument("--readme", action="store_true", help="put the table into README.md")
+    parser.add_argument("--data", type=Path, help="a folder on the disk to be measured")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run, print, write."""
+    options = parse(arguments)
+    sizes = SIZES[options.size] if options.size else QUICK if options.quick else FULL
+    parent = options.data or RESULTS / "local"
+    parent.mkdir(parents=True, exist_ok=True)
+    if shutil.disk_usage(parent).free < FREE_BYTES_MIN[sizes.name]:
+        sys.exit(f"{parent} needs {FREE_BYTES_MIN[sizes.name] / 1e9:g} GB of free space")
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    with tempfile.TemporaryDirectory(dir=parent, prefix="data-") as folder:
+        document = measure(options.only or list(BENCHES), sizes, Path(folder), console)
+    console.print(as_table(document))
+    whole = sizes is FULL and not options.only
+    console.print(f"written to {write_json(document, whole=whole, path=options.json)}")
+    if options.readme:
+        put_into_readme(ROOT / "README.md", as_markdown(document))
+    missed = [row for row in document["rows"] if row["passed"] is False]
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""Batches of messages as columns: packed offsets and one data buffer each, as in Arrow."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from typing_extensions import disjoint_base
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message, for people and tests; `offset` is its place in the block file."""
+
+    seq: int
+    timestamp_ns: int
+    subject: bytes
+    headers: bytes
+    payload: bytes
+    offset: int = 0
+
+@dataclass(frozen=True, slots=True)
+class ColumnBatch:
+    """`count` messages of one block as little-endian packed columns."""
+
+    block: int
+    count: int
+    sequences: bytes
+    timestamps: bytes
+    offsets: bytes
+    subject_offsets: bytes
+    subjects: bytes
+    header_offsets: bytes
+    headers: bytes
+    payload_offsets: bytes
+    payloads: bytes
+
+    def __len__(self) -> int: ...
+    def messages(self) -> Iterator[Message]:
+        """Yield each row as a Message."""
+        ...
+
+@disjoint_base
+class ColumnBuilder:
+    """Columns being filled; see the module."""
+
+    def __new__(cls, *, headers: bool = True, payloads: bool = True) -> ColumnBuilder: ...
+    @property
+    def count(self) -> int:
+        """Messages added since the last `take`."""
+        ...
+
+    def append(
+        self,
+        seq: int,
+        timestamp_ns: int,
+        offset: int,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+    ) -> None:
+        """Add one message from Python objects."""
+        ...
+
+    def data_bytes(self) -> int:
+        """Tell how many bytes of subjects, headers and payloads are held."""
+        ...
+
+    def take(self, block: int) -> ColumnBatch:
+        """Hand over what was added as a ColumnBatch of that block, and start afresh."""
+        ...

@@ -1,0 +1,49 @@
+"""The file `high.water`: how far the log is durable, told apart from the log itself.
+
+It guards against damage, not against a power cut: after one it may tell less than is durable, and
+what a power cut spares is what the blocks' own syncs made durable. It is synced when somebody is
+about to rely on it.
+
+What always holds: it is written after the sync of what it tells of; two slots are written in turn,
+so that one is whole.
+
+Written by one commit at a time.
+"""
+
+from __future__ import annotations
+
+from penstock.format.state import HIGH_WATER_SLOT_BYTES, HighWater, encode_high_water
+from penstock.store.vfs import File, FileSystem, write_all
+
+
+class HighWaterMark:
+    """The mark of one stream; see the module."""
+
+    def __init__(self, files: FileSystem, path: str) -> None:
+        self.turn = 0
+        self.place = (0, 0)
+        """The block that was written to last, and how many of its bytes are durable."""
+
+        self._files = files
+        self._path = path
+        self._file: File | None = None
+
+    def write(self, last_seq: int, last_time_ns: int, salt: int) -> None:
+        """Note what is durable; the system syncs it in its own time."""
+        if self._file is None:
+            exists = self._files.exists(self._path)
+            self._file = self._files.open(self._path, "update" if exists else "create")
+        self.turn += 1
+        mark = HighWater(self.turn, last_seq, last_time_ns, salt, *self.place)
+        write_all(self._file, self.turn % 2 * HIGH_WATER_SLOT_BYTES, encode_high_water(mark))
+
+    def sync(self) -> None:
+        """Put the mark on stable storage."""
+        if self._file is not None:
+            self._file.sync_data()
+
+    def close(self) -> None:
+        """Close the file; the next mark opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

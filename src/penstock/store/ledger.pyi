@@ -1,0 +1,228 @@
+"""What the store holds: blocks, live messages, subjects and totals, but not the messages' bytes."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from typing_extensions import disjoint_base
+
+from penstock.format.block_index import BlockIndex
+from penstock.format.sequence_set import SequenceSet
+from penstock.format.subject_table import SubjectTable
+from penstock.store.block_account import Block
+from penstock.store.block_files import BlockFiles, StoredMessage
+from penstock.subjects import SubjectFilter
+
+# `bytes` is also a member below, so the type goes by another name there.
+_Bytes: TypeAlias = bytes
+_NewMessage: TypeAlias = tuple[bytes, bytes, bytes]
+
+@disjoint_base
+class Ledger:
+    """The account of one stream; see the module."""
+
+    last_seq: int
+    last_time_ns: int
+    removed: SequenceSet
+    message_overhead: int
+    headers_overhead: int
+    reclaimable: bool
+    forget_expiry: Callable[[int, int], object] | None
+    index_room: bool
+
+    def __init__(
+        self,
+        index_loader: Callable[[Block], BlockIndex],
+        files_opener: Callable[[Block], BlockFiles],
+    ) -> None:
+        """`index_loader(block)` gives its BlockIndex, `files_opener(block)` its BlockFiles."""
+        ...
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks in order."""
+        ...
+
+    @property
+    def table(self) -> SubjectTable:
+        """The stream's subjects."""
+        ...
+
+    @property
+    def messages(self) -> int:
+        """Live messages."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """What they count for."""
+        ...
+
+    @property
+    def first_seq(self) -> int:
+        """The first live message; one past the last where there is none."""
+        ...
+
+    @property
+    def first_time_ns(self) -> int:
+        """Its time; 0 where there is none."""
+        ...
+
+    @property
+    def appended_item(self) -> int:
+        """The subject's item of the message appended last."""
+        ...
+
+    @property
+    def previous_seq(self) -> int:
+        """That subject's message before it; 0 where there was none or it must be looked for."""
+        ...
+
+    def restore(
+        self,
+        *,
+        messages: int,
+        bytes: int,
+        first_seq: int,
+        first_time_ns: int,
+        last_seq: int,
+        last_time_ns: int,
+        table: SubjectTable,
+    ) -> None:
+        """Take over a checkpoint's totals and subjects."""
+        ...
+
+    def add_block(self, block: Block) -> None:
+        """Append a block to the list."""
+        ...
+
+    def drop_block(self, block: Block) -> None:
+        """Take a block without live messages off the list."""
+        ...
+
+    def replace_index(self, block: Block, old: BlockIndex, index: BlockIndex, seed: int) -> None:
+        """Go over to a rewritten block, whose index lacks entries that were dead in the old one.
+
+        What was removed while it was being rewritten stays removed.
+        """
+        ...
+
+    def clear(self) -> None:
+        """Cross out everything at once; the blocks are left without a live message."""
+        ...
+
+    def cut(self, last_seq: int, last_time_ns: int) -> None:
+        """Make `last_seq` the last sequence again; nothing above it is live any more."""
+        ...
+
+    def fold(self, block: Block, index: BlockIndex, first: int) -> None:
+        """Count the entries of a block from ordinal `first` on, as recovery finds them."""
+        ...
+
+    def settle(self) -> None:
+        """Find the first live message again, after blocks were folded in."""
+        ...
+
+    def append(
+        self,
+        block: Block,
+        subject: _Bytes,
+        headers: _Bytes,
+        payload: _Bytes,
+        *,
+        seq: int,
+        timestamp_ns: int,
+        flags: int,
+        expires_ns: int,
+        message_size: int,
+    ) -> None:
+        """Append one message to the active block."""
+        ...
+
+    def message_size(self, subject: _Bytes, headers: _Bytes, payload: _Bytes) -> int:
+        """Give what a message counts for in the stream's bytes."""
+        ...
+
+    def append_many(
+        self,
+        block: Block,
+        messages: list[_NewMessage],
+        start: int,
+        *,
+        timestamp_ns: int,
+        block_bytes_max: int,
+        keep_per_subject: int,
+    ) -> int:
+        """Append messages[start:] with the next sequences until the block is full.
+
+        Returns where it stopped. Each message is (subject, headers, payload), sizes checked.
+        """
+        ...
+
+    def measure_batch(self, messages: list[_NewMessage]) -> int:
+        """Check every message's form and size; give the largest body of headers and payload."""
+        ...
+
+    def load(self, seq: int) -> StoredMessage:
+        """Give message `seq`; raises RecordNotFound or CorruptStore."""
+        ...
+
+    def load_at_hand(self, seq: int) -> StoredMessage | None:
+        """Give message `seq` where its index is in memory and its file is open, else None."""
+        ...
+
+    def place_of(self, seq: int) -> tuple[Block, int, int]:
+        """Give (block, offset, length) of a live message; raises RecordNotFound."""
+        ...
+
+    def find_next(self, subject_filter: SubjectFilter | None, seq: int) -> int | None:
+        """Give the first live sequence from `seq` on that the filter (None: all) wants, or None."""
+        ...
+
+    def find_previous(self, subject_filter: SubjectFilter | None, seq: int) -> int | None:
+        """Give the last live sequence up to `seq` that the filter (None: all) wants, or None."""
+        ...
+
+    def find_from_time(self, time_ns: int) -> int | None:
+        """Give the first live sequence whose time is not before `time_ns`, or None."""
+        ...
+
+    def last_by_subject(self, subject: _Bytes, up_to: int | None = None) -> int | None:
+        """Give the newest live sequence of one subject, or None."""
+        ...
+
+    def lasts(self, subject_filter: SubjectFilter, up_to: int | None = None) -> list[int]:
+        """Give the newest live sequence of every subject that the filter wants, in order."""
+        ...
+
+    def subject_ends(self, subject_filter: SubjectFilter) -> dict[_Bytes, tuple[int, int, int]]:
+        """Give {subject: (messages, first sequence, last sequence)} for a filter."""
+        ...
+
+    def count_from(self, subject_filter: SubjectFilter | None, seq: int) -> int:
+        """Give the number of live messages from `seq` on that the filter (None: all) wants."""
+        ...
+
+    def gaps(self) -> SequenceSet:
+        """Give the sequences between first and last that have no live message."""
+        ...
+
+    def remove(self, seq: int) -> int:
+        """Cross out one message; returns its size, or 0 where there is none."""
+        ...
+
+    def remove_range(
+        self, first: int, last: int, subject_filter: SubjectFilter | None = None, limit: int = -1
+    ) -> tuple[int, int]:
+        """Cross out the live messages of a range that the filter (None: all) wants, oldest first.
+
+        At most `limit` of them where it is not negative. Returns (messages, bytes).
+        """
+        ...
+
+    def trim_subject(self, item: int, keep: int) -> int:
+        """Cross out the oldest messages of a subject until `keep` are left; returns how many."""
+        ...
+
+    def crowded_subjects(self, keep: int) -> list[int]:
+        """Give the items of subjects with more than `keep` messages."""
+        ...

@@ -1,0 +1,109 @@
+"""Mending what damage left behind, so that a stream verifies clean again; losses are listed.
+
+Recovery steps over damage and leaves it where it is. A repair goes further: every byte is read,
+each damaged block is rewritten with its whole records, and a block of which nothing can be read is
+taken out. What is cut away stays in quarantine/ for people.
+
+Called by `FileStore.repair`, after everything derived was built again, before anybody writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from penstock.format.damage import Damage
+from penstock.format.layout import block_name, index_name
+from penstock.format.reader import BlockCheck, StreamReader
+from penstock.store.compaction import rewrite
+from penstock.store.engine import Engine
+from penstock.store.interface import RecoveryReport
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What a repair found and did."""
+
+    rebuilt_indexes: list[int] = field(default_factory=list)
+    torn_bytes: int = 0
+    rewritten_blocks: list[int] = field(default_factory=list)
+    unreadable_blocks: list[int] = field(default_factory=list)
+    """Blocks of which nothing could be read: moved to quarantine/."""
+
+    losses: list[Damage] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def repair_blocks(
+    engine: Engine,
+    recoveries: Sequence[RecoveryReport],
+    found: Sequence[Damage],
+    progress: Callable[[BlockCheck], None] | None = None,
+) -> RepairReport:
+    """Rewrite every damaged block; `recoveries` and `found` are what opening the store found."""
+    report = RepairReport()
+    for recovery in recoveries:
+        report.rebuilt_indexes += recovery.rebuilt_indexes
+        report.torn_bytes += recovery.torn_bytes
+        report.notes += recovery.notes
+    checks = _verify(engine, progress)
+    with engine.rewriting:
+        for check in checks:
+            _mend(engine, check, report)
+    for damage in [*found, *engine.damage]:
+        if not _is_told(damage, report.losses):
+            report.losses.append(damage)
+    with engine.lock:
+        engine.damage.clear()
+    engine.flush()
+    return report
+
+
+def _is_told(damage: Damage, losses: list[Damage]) -> bool:
+    """Tell whether damage that was found before is part of a loss that verifying found."""
+    return any(
+        loss.block == damage.block
+        and loss.first_seq <= damage.first_seq
+        and damage.last_seq <= loss.last_seq
+        for loss in losses
+    )
+
+
+def _mend(engine: Engine, check: BlockCheck, report: RepairReport) -> None:
+    block = next((each for each in engine.ledger.blocks if each.number == check.number), None)
+    report.losses += check.damage
+    if block is None:
+        _take_out(engine, check.number)
+        report.unreadable_blocks.append(check.number)
+        return
+    for damage in check.damage:
+        engine.report_damage(damage)
+    rewrite(engine, block)
+    report.rewritten_blocks.append(check.number)
+
+
+def _verify(engine: Engine, progress: Callable[[BlockCheck], None] | None) -> list[BlockCheck]:
+    reader = StreamReader(engine.path, stream=engine.config.name, key=engine.key)
+    damaged = []
+    for check in reader.verify():
+        if progress is not None:
+            progress(check)
+        if check.damage:
+            damaged.append(check)
+    return damaged
+
+
+def _take_out(engine: Engine, number: int) -> None:
+    """Move a block that cannot be read, and what is left of its index, to quarantine/."""
+    for name in (block_name(number), index_name(number)):
+        with contextlib.suppress(FileNotFoundError):
+            file = engine.files.open(engine.file_path(name), "read")
+            try:
+                data = file.read_at(0, file.size())
+            finally:
+                file.close()
+            if data:
+                engine.quarantine(name, data)
+            engine.files.unlink(engine.file_path(name))
+    engine.files.sync_dir(engine.path)

@@ -1,0 +1,56 @@
+"""The demo plays through on a small scale, and a claim that does not hold makes it fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import demo
+from penstock.cli.demo_events import event, events
+from tests.cli.conftest import Run
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Play with few events, in a folder of its own."""
+    monkeypatch.setattr(demo, "EVENTS_OF_A_WRITER", 2000)
+    monkeypatch.setattr(demo, "ACKED_BEFORE_KILL", 1000)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_claim_of_the_demo_holds_and_nothing_is_left(run: Run, small: Path) -> None:
+    ran = run("demo")
+
+    assert ran.code == 0, ran.out
+    assert "FAIL" not in ran.out
+    assert "All checks hold." in ran.out
+    assert ran.out.count("  ok  ") == 10
+    assert list(small.iterdir()) == []
+
+
+def test_the_data_of_the_demo_can_be_kept_and_looked_at(run: Run, small: Path) -> None:
+    ran = run("demo", "--keep", "kept")
+
+    assert ran.code == 0
+    assert "penstock store verify kept/orders" in ran.out
+    told = run("store", "info", small / "kept" / "orders", "--json").document
+    assert (told["messages"], told["last_seq"]) == (7999, 8000)
+    assert run("store", "verify", small / "kept" / "orders", small / "kept" / "killed").code == 0
+
+
+def test_a_claim_that_does_not_hold_fails_the_demo(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "_count_as_written", lambda path: 0)
+
+    ran = run("demo")
+
+    assert ran.code == 1
+    assert "FAIL every acknowledged event is there" in ran.out
+
+
+def test_an_event_is_always_the_same_and_never_like_another() -> None:
+    assert events(5, 3) == [event(5), event(6), event(7)]
+    assert len({payload for _, _, payload in events(1, 1000)}) == 1000

@@ -1,0 +1,75 @@
+"""The Python in README.md and docs/store.md runs as it stands, and the links lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+PROJECT = Path(__file__).parents[2]
+PAGES = ["README.md", "docs/store.md", "docs/cli.md", "docs/compatibility.md", "CHANGELOG.md"]
+
+_PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
+
+
+def examples(page: str) -> list[str]:
+    """Give the pieces of Python of a page that can run here."""
+    has_arrow = importlib.util.find_spec("pyarrow") is not None
+    found: list[str] = _PYTHON.findall((PROJECT / page).read_text())
+    return [text for text in found if has_arrow or "import pyarrow" not in text]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/store.md"])
+def test_the_python_of_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
+    program = "\n".join(examples(page))
+
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.stderr == ""
+    assert ended.returncode == 0
+    if page == "README.md":
+        assert ended.stdout.splitlines() == [
+            'b\'{"order": 1, "cents": 4200}\'',
+            "b'orders.eu.paid'",
+            "2",
+            "2 of 3",
+            "2 rows, sequences [1, 3]",
+        ]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_links_only_to_what_is_there(page: str) -> None:
+    path = PROJECT / page
+    links = [link for link in _LINK.findall(path.read_text()) if "://" not in link]
+
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_the_readme_has_a_place_for_the_benchmarks() -> None:
+    text = (PROJECT / "README.md").read_text()
+
+    assert text.index("<!-- bench:start -->") < text.index("<!-- bench:end -->")
+
+
+@pytest.mark.parametrize("name", ["ls", "info", "verify", "cat", "repair", "compact", "import"])
+def test_every_option_of_a_command_is_told_in_its_page(run: Run, name: str) -> None:
+    page = (PROJECT / "docs" / "cli.md").read_text()
+    options = re.findall(r"^  (--[a-z-]+)", run("store", name, "--help").out, re.MULTILINE)
+
+    # cat's selections are plain in its help and its examples.
+    told = {option for option in options if option in page}
+    assert set(options) - told <= {"--first", "--last", "--subject", "--limit"}

@@ -85,8 +85,8 @@ second. Only payloads made to look like records could ask for more; what lies be
 reported as damaged, and its bytes are kept."""
 
 SNAPPY_EXPANSION_MAX = 22
-"""Plain bytes per compressed byte. Snappy's best element turns 3 bytes into 64; a block that declares
-more cannot be whole, and is refused before its declared length is allocated."""
+"""Plain bytes per compressed byte. Snappy's best element turns 3 bytes into 64; a block that
+declares more cannot be whole, and is refused before its declared length is allocated."""
 
 CONFIG_FILE_BYTES_MAX = 16 * MIB
 """One configuration file. The longest real ones preload some thousand account JWTs of 2 KiB."""

@@ -155,9 +155,10 @@ class Channel(Link):
             refusal = self.on_secured(ready)
             if refusal:
                 raise TlsHandshakeFailed(refusal)
-        if self._when_ready is not None and all(each.ready for each in self.filters):
+        if all(each.ready for each in self.filters):
             then, self._when_ready = self._when_ready, None
-            then()
+            if then is not None:
+                then()
             self.drain()
 
     def _filter_failed(self, error: FilterFailed) -> None:

@@ -51,6 +51,8 @@ class Connection(Channel):
         self.options = ConnectOptions()
         self.identity: Any = None
         self.nonce = ""
+        # What its cookies say of it, where CONNECT does not: {field of ConnectOptions: value}.
+        self.cookies: dict[str, str] = {}
         self.subscriptions: dict[bytes, Subscription] = {}
         # What it had when it closed, for whoever keeps a record of it.
         self.last_subscriptions: tuple[Subscription, ...] = ()
@@ -113,6 +115,9 @@ class Connection(Channel):
             self.host.log("ERR", f"{self} - {error.reason}")
             self.close(ClosedReason.PROTOCOL_VIOLATION)
             return
+        for field, value in self.cookies.items():
+            if not getattr(options, field):
+                setattr(options, field, value)
         again = self._is_known
         self.options = options
         self.last_activity_ns = self.host.clock.now_ns()

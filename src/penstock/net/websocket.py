@@ -73,12 +73,11 @@ class Upgrade:
 class WebSocketFilter:
     """WebSocket between a socket and the protocol; see the module."""
 
-    def __init__(
-        self, rules: WebSocketRules, upgraded: Callable[[Upgrade], None] | None = None
-    ) -> None:
-        """`upgraded` hears of the request when it was accepted."""
+    def __init__(self, rules: WebSocketRules) -> None:
         self._rules = rules
-        self._upgraded = upgraded
+        self.on_upgraded: Callable[[Upgrade], None] | None = None
+        """Hears of the request when it was accepted."""
+
         self._ready = False
         self._masked = True
         self._compress = False
@@ -191,8 +190,8 @@ class WebSocketFilter:
         self._compress = self._rules.compression and "permessage-deflate" in extensions
         answer = self._accept(request)
         self._ready = True
-        if self._upgraded is not None:
-            self._upgraded(request)
+        if self.on_upgraded is not None:
+            self.on_upgraded(request)
         return answer
 
     def _accept(self, request: Upgrade) -> bytes:

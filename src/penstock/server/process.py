@@ -122,6 +122,11 @@ class _Process:
         options = self._server.options
         where = _joined(options.host, options.port)
         self._log.line("INF", f"Listening for client connections on {where}")
+        websocket = options.websocket
+        if websocket is not None and websocket.port:
+            scheme = "ws" if websocket.no_tls or websocket.tls is None else "wss"
+            place = _joined(websocket.host, websocket.port)
+            self._log.line("INF", f"Listening for websocket clients on {scheme}://{place}")
         if options.tls is None:
             return
         how = "available" if options.allow_non_tls else "required"
@@ -155,6 +160,10 @@ class _Process:
         for scheme, port in (("http", options.http_port), ("https", options.https_port)):
             if port:
                 listening["monitoring"] = urls(scheme, options.http_host, port)
+        websocket = options.websocket
+        if websocket is not None and websocket.port:
+            scheme = "ws" if websocket.no_tls or websocket.tls is None else "wss"
+            listening["websocket"] = urls(scheme, websocket.host, websocket.port)
         try:
             self._ports_file = write_ports_file(options.ports_file_dir, listening)
         except OSError as error:

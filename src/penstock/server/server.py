@@ -17,6 +17,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
@@ -28,7 +29,10 @@ from penstock.limits import PASSWORD_THREADS_MAX
 from penstock.monitor.facts import ConnectionFacts
 from penstock.net.closing import ClosedReason
 from penstock.net.connection import Connection
+from penstock.net.filters import Filter
 from penstock.net.listener import Listener
+from penstock.net.opening import TlsTerms
+from penstock.net.websocket import WebSocketFilter
 from penstock.protocol.handshake import ConnectOptions, encode_info
 from penstock.routing.link import Hub
 from penstock.security.authenticator import Authenticator, Identity
@@ -40,6 +44,7 @@ from penstock.server.monitoring import Monitoring, ServerSource, closed_facts
 from penstock.server.rights import Rights
 from penstock.server.system_services import SystemServices
 from penstock.server.version import API_LEVEL, GIT_COMMIT, GO_VERSION, NATS_VERSION
+from penstock.server.websockets import new_filter, take_cookies, websocket_terms
 
 
 class Server:
@@ -80,6 +85,7 @@ class Server:
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by start
         # The numbers before belong to the server's own clients in the system account.
         self._cid = 3
+        self._websocket_tls: TlsTerms | None = None
         self._client_listener: Listener | None = None
         self._listeners: list[Listener] = []
         self._password_threads: ThreadPoolExecutor | None = None
@@ -232,19 +238,35 @@ class Server:
         return self._cid
 
     def _accepted(self, sock: socket.socket) -> None:
+        self._take(sock, self.tls)
+
+    def _accepted_websocket(self, sock: socket.socket) -> None:
+        options = self.options.websocket
+        assert options is not None, "its listener is open"
+        terms = self._websocket_tls
+        self._take(sock, terms, new_filter(options, self.options.max_payload, is_tls=bool(terms)))
+
+    def _take(
+        self, sock: socket.socket, tls: TlsTerms | None, websocket: WebSocketFilter | None = None
+    ) -> None:
         self.total_connections += 1
+        kind = "nats" if websocket is None else "websocket"
+        filters: list[Filter] | None = None if websocket is None else [websocket]
         try:
-            connection = Connection(self, sock, self.new_cid())
+            connection = Connection(self, sock, self.new_cid(), kind=kind, filters=filters)
         except OSError:
             sock.close()
             return
+        options = self.options.websocket
+        if websocket is not None and options is not None:
+            websocket.on_upgraded = partial(take_cookies, connection, options)
         if self.identities.needs_nonce:
             connection.nonce = new_nonce(self.random_bytes)
         limit = self.options.max_connections
         self.connections[connection.cid] = connection
         self.log("DBG", f"{connection} - Client connection created")
         if 0 < limit < len(self.connections):
-            if self.tls is None or self.tls.first_delay_s is None:
+            if tls is None or tls.first_delay_s is None:
                 connection.send_info()
             self.log("ERR", f"{connection} - maximum connections exceeded")
             connection.refuse("maximum connections exceeded", ClosedReason.MAX_CONNECTIONS)
@@ -254,7 +276,7 @@ class Server:
             connection.become(self.identities.anonymous())
             self.identities.join(connection, connection.identity)
         timeout_s = self.options.authorization.timeout_s if waits else None
-        connection.start(auth_timeout_s=timeout_s, tls=self.tls)
+        connection.start(auth_timeout_s=timeout_s, tls=tls)
 
     # Living
 
@@ -278,6 +300,12 @@ class Server:
         self._client_listener = self._listen(self.options.host, self.options.port, self._accepted)
         # From now on a port that was to be any is the one that it became.
         self.options = changed(self.options, port=self._client_listener.port)
+        websocket = self.options.websocket
+        if websocket is not None and websocket.port:
+            self._websocket_tls = websocket_terms(websocket, self.clock)
+            listener = self._listen(websocket.host, websocket.port, self._accepted_websocket)
+            websocket = changed(websocket, port=listener.port)
+            self.options = changed(self.options, websocket=websocket)
         try:
             await self.monitoring.start()
         except OSError as error:

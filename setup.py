@@ -41,5 +41,5 @@ setup(
             "embedsignature": True,
             "linetrace": TRACE,
         },
-    )
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import ssl
 import zlib
 from collections.abc import Coroutine
@@ -136,9 +137,7 @@ def test_messages_come_through_whatever_the_cuts(payloads: list[bytes], cut: int
     made = upgraded()
     wire = b"".join(masked(BINARY, payload) for payload in payloads)
 
-    plain = b"".join(
-        made.incoming(wire[at : at + cut])[0] for at in range(0, len(wire), cut)
-    )
+    plain = b"".join(made.incoming(wire[at : at + cut])[0] for at in range(0, len(wire), cut))
 
     assert plain == b"".join(payloads)
 
@@ -160,16 +159,18 @@ def test_a_bomb_is_refused_before_it_expands() -> None:
     packed = packer.compress(bytes(10_000_000)) + packer.flush(zlib.Z_SYNC_FLUSH)
     parts = [packed[at : at + 100] for at in range(0, len(packed), 100)]
 
-    with pytest.raises(FilterFailed):
-        for place, part in enumerate(parts):
-            made.incoming(
-                masked(
-                    BINARY if place == 0 else CONTINUATION,
-                    part,
-                    final=place == len(parts) - 1,
-                    compressed=place == 0,
-                )
-            )
+    frames = [
+        masked(
+            BINARY if place == 0 else CONTINUATION,
+            part,
+            final=place == len(parts) - 1,
+            compressed=place == 0,
+        )
+        for place, part in enumerate(parts)
+    ]
+
+    with pytest.raises(FilterFailed, match="too"):
+        made.incoming(b"".join(frames))
 
 
 def test_a_ping_is_answered_and_a_close_ends_it() -> None:
@@ -200,10 +201,8 @@ def test_what_is_no_frame_of_a_client_ends_the_connection(frame: bytes) -> None:
 
 @given(data=st.binary(max_size=200))
 def test_any_bytes_are_a_frame_or_more_is_needed_or_refused(data: bytes) -> None:
-    try:
+    frame = None
+    with contextlib.suppress(FormatError):
         frame = read_frame(data, 0, payload_max=1000, masked=True)
-    except FormatError as error:
-        assert error.offset in (1002, 1009)
-        return
 
     assert frame is None or frame[4] <= len(data)

@@ -63,12 +63,16 @@ def read_frame(const uint8_t[::1] data not None, Py_ssize_t offset, *, uint64_t 
 
 
 cdef bytes _payload(const uint8_t* mask, const uint8_t* start, uint64_t size):
-    cdef bytes payload = PyBytes_FromStringAndSize(<const char*>start, size)
-    cdef uint8_t* out = <uint8_t*>PyBytes_AS_STRING(payload)
+    cdef bytes payload
+    cdef uint8_t* out
     cdef uint64_t place
-    if mask != NULL:
-        for place in range(size):
-            out[place] ^= mask[place & 3]
+    if mask == NULL:
+        return PyBytes_FromStringAndSize(<const char*>start, size)
+    # Made without its bytes: the object of a single byte is shared by everybody otherwise.
+    payload = PyBytes_FromStringAndSize(NULL, size)
+    out = <uint8_t*>PyBytes_AS_STRING(payload)
+    for place in range(size):
+        out[place] = start[place] ^ mask[place & 3]
     return payload
 
 

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
-from penstock.cli import demo, importing, store, upkeep
+from penstock.cli import demo, importing, serve, store, upkeep
 from penstock.cli.output import printable
 from penstock.errors import PenstockError, StoreLocked, UnsupportedVersion, UsageError, WrongKey
 
@@ -61,6 +61,9 @@ app = typer.Typer(
 )
 app.add_typer(store.app, name="store")
 app.command("demo")(demo.demo)
+app.command("server", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
+    serve.serve
+)
 store.app.command("repair")(upkeep.repair)
 store.app.command("compact")(upkeep.compact)
 store.app.command("import")(importing.import_stream)

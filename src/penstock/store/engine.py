@@ -201,7 +201,7 @@ class Engine:
 
     def file_path(self, name: str) -> str:
         """Give the path of a file of the store."""
-        return os.path.join(self.path, name)
+        return f"{self.path}/{name}"
 
     def replace_file(self, name: str, data: bytes) -> None:
         """Write a small file atomically."""

@@ -30,17 +30,22 @@ class HighWaterMark:
 
     def write(self, last_seq: int, last_time_ns: int, salt: int) -> None:
         """Note what is durable; the system syncs it in its own time."""
-        if self._file is None:
-            exists = self._files.exists(self._path)
-            self._file = self._files.open(self._path, "update" if exists else "create")
+        file = self._opened() or self._files.open(self._path, "create")
+        self._file = file
         self.turn += 1
         mark = HighWater(self.turn, last_seq, last_time_ns, salt, *self.place)
-        write_all(self._file, self.turn % 2 * HIGH_WATER_SLOT_BYTES, encode_high_water(mark))
+        write_all(file, self.turn % 2 * HIGH_WATER_SLOT_BYTES, encode_high_water(mark))
 
     def sync(self) -> None:
-        """Put the mark on stable storage."""
+        """Put the mark on stable storage, also one that was written before the store was opened."""
+        self._file = self._opened()
         if self._file is not None:
             self._file.sync_data()
+
+    def _opened(self) -> File | None:
+        if self._file is None and self._files.exists(self._path):
+            return self._files.open(self._path, "update")
+        return self._file
 
     def close(self) -> None:
         """Close the file; the next mark opens it again."""

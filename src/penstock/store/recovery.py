@@ -64,6 +64,7 @@ def recover(engine: Engine) -> RecoveryReport:
     _mend(engine, report, survey, known, stock)
     _recall_last_time(engine, known, stock)
     raise_to_high_water(engine, report, known)
+    _renew_mark(engine, known)
     engine.durable_seq = engine.ledger.last_seq
     report.blocks = len(engine.ledger.blocks)
     enforce_all(engine)
@@ -104,6 +105,16 @@ def _recall_last_time(engine: Engine, known: Known, stock: Stock) -> None:
     )
     if mark is not None and max(counted, newest) <= mark.last_seq <= engine.ledger.last_seq:
         engine.ledger.last_time_ns = mark.last_time_ns
+
+
+def _renew_mark(engine: Engine, known: Known) -> None:
+    """Have the mark tell what was found: later it may be all that remembers the last message."""
+    told = (engine.ledger.last_seq, engine.ledger.last_time_ns)
+    mark = known.mark
+    if engine.volatile or not engine.ledger.last_seq:
+        return
+    if mark is None or (mark.last_seq, mark.last_time_ns) != told:
+        engine.high_water.write(*told, engine.salt)
 
 
 def _mend(

@@ -7,7 +7,7 @@
 
 The context is the stream's name, `stream:block number` or `stream.consumer`. The ciphers are
 XChaCha20-Poly1305 (24-byte nonce) and AES-256-GCM with a 16-byte nonce; blocks use the bare stream
-(XChaCha20, AES-CTR) and rely on their records' checksums. A key file's length tells its cipher.
+(XChaCha20, AES-CTR). A key file's length tells its cipher.
 
 Pure: no files. Called by metadata.py and blocks.py.
 """

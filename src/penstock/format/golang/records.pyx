@@ -8,8 +8,7 @@
       has headers  skipped; bit 62: tombstone of that sequence
 
 Little-endian. `length` counts the whole record. `hash` is HighwayHash-64 of bytes 4 to 19, subject,
-headers and payload: the three length fields are not covered, so they are checked by what they must
-add up to and by what subjects and headers look like.
+headers and payload. Lengths must add up, and subjects and headers look like what they are.
 
 What always holds: no read passes the bytes given, whatever they are; a record is taken only if its
 hash is right; kept sequences rise. Damage costs the records it touches and no others: the walk goes

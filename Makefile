@@ -25,10 +25,8 @@ setup: .venv/.compiled ## Make .venv, install everything and compile what change
 demo: setup ## See it work
 	$(BIN)/penstock demo
 
-# Tests that talk to real servers over real sockets may miss a deadline on a busy machine: what
-# failed is run once more, alone, and must pass then. Both runs are shown.
 test: setup ## Run the quick tests
-	$(BIN)/pytest -n 2 $(ARGS) || $(BIN)/pytest --last-failed --last-failed-no-failures none $(ARGS)
+	$(BIN)/pytest -n 2 $(ARGS)
 
 lint: setup ## Check style, types and layers
 	$(BIN)/ruff check .

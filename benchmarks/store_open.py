@@ -52,7 +52,7 @@ def _opening(imports: Runs, small: Runs, large: Runs) -> list[Row]:
     seconds_small = [run["seconds"] for run in small]
     resident_small = [run["resident_bytes"] for run in small]
     bare = median_of(imports, "resident_bytes")
-    # As for memory, the whole process counts: what a person waits for is import and open.
+    # Beside the goal, which is for the open alone: what a person waits for is import and open.
     importing = median_of(imports, "seconds")
     whole = [run["seconds"] + importing for run in large]
     whole_small = [run["seconds"] + importing for run in small]
@@ -82,7 +82,7 @@ def _opening(imports: Runs, small: Runs, large: Runs) -> list[Row]:
             f"open: time of the process, {count} over {few}",
             ratio(whole, whole_small),
             "x",
-            at_most(1.2),
+            None,
             f"with the import of {importing * 1e3:.0f} ms",
             {"large": whole, "small": whole_small},
         ),
@@ -91,7 +91,7 @@ def _opening(imports: Runs, small: Runs, large: Runs) -> list[Row]:
             f"open: time of FileStore.open alone, {count} over {few}",
             ratio(seconds, seconds_small),
             "x",
-            None,
+            at_most(1.2),
             f"{median_of(small, 'seconds') * 1e3:.1f} ms and"
             f" {median_of(large, 'seconds') * 1e3:.1f} ms",
             {"large": seconds, "small": seconds_small},

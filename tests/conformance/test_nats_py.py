@@ -13,6 +13,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from tests.conformance.servers import OURS, REFERENCE, Pair, RunningServer
+from tests.support.settling import settle
 
 pytestmark = pytest.mark.oracle
 
@@ -41,7 +42,7 @@ def assert_same_end(pair: Pair, story: Story) -> None:
 
 async def publish_and_subscribe(one: Client, other: Client) -> Any:
     subscription = await one.subscribe("orders.*")
-    await one.flush()
+    await settle(one)
     for number in range(20):
         await other.publish(f"orders.{number % 3}", b"%d" % number, reply="back")
     received = [await subscription.next_msg(WAIT_S) for _ in range(20)]
@@ -59,13 +60,11 @@ async def queue_group(one: Client, other: Client) -> Any:
 
     for client in (one, other, one):
         await client.subscribe("jobs", queue="workers", cb=take)
-    await one.flush()
-    await other.flush()
+    await settle(one, other)
     for number in range(100):
         await other.publish("jobs", b"%d" % number)
     await asyncio.wait_for(everything.wait(), WAIT_S)
-    await one.flush()
-    await other.flush()
+    await settle(one, other)
     return sorted(received)
 
 
@@ -74,7 +73,7 @@ async def request_and_reply(one: Client, other: Client) -> Any:
         await message.respond(message.data[::-1])
 
     await one.subscribe("service", cb=answer)
-    await one.flush()
+    await settle(one)
     answers = [await other.request("service", b"%d!" % n, timeout=WAIT_S) for n in range(10)]
     return [each.data for each in answers]
 
@@ -87,7 +86,7 @@ async def nobody_answers(one: Client, other: Client) -> Any:
 
 async def headers(one: Client, other: Client) -> Any:
     subscription = await one.subscribe("headed")
-    await one.flush()
+    await settle(one)
     await other.publish("headed", b"body", headers={"A": "1", "b": "two words", "C": ""})
     message = await subscription.next_msg(WAIT_S)
     return message.headers, message.data
@@ -100,13 +99,13 @@ async def drain(one: Client, other: Client) -> Any:
         seen.append(message.data)
 
     subscription = await one.subscribe("work", cb=take)
-    await one.flush()
+    await settle(one)
     for number in range(50):
         await other.publish("work", b"%d" % number)
-    await other.flush()
+    await settle(other)
     await subscription.drain()  # type: ignore[no-untyped-call]  # nats-py's
     await other.publish("work", b"too late")
-    await other.flush()
+    await settle(other)
     await one.drain()
     return seen, one.is_closed
 
@@ -114,18 +113,18 @@ async def drain(one: Client, other: Client) -> Any:
 async def automatic_end(one: Client, other: Client) -> Any:
     subscription = await one.subscribe("few")
     await subscription.unsubscribe(limit=3)
-    await one.flush()
+    await settle(one)
     for number in range(10):
         await other.publish("few", b"%d" % number)
-    await other.flush()
+    await settle(other)
     received = [(await subscription.next_msg(WAIT_S)).data for _ in range(3)]
-    await one.flush()
+    await settle(one)
     return received, subscription.pending_msgs
 
 
 async def largest_payload(one: Client, other: Client) -> Any:
     subscription = await one.subscribe("big")
-    await one.flush()
+    await settle(one)
     await other.publish("big", b"x" * other.max_payload)
     message = await subscription.next_msg(WAIT_S)
     with pytest.raises(nats.errors.MaxPayloadError):
@@ -135,12 +134,11 @@ async def largest_payload(one: Client, other: Client) -> Any:
 
 async def wildcards(one: Client, other: Client) -> Any:
     subscriptions = [await one.subscribe(each) for each in ("a.*", "a.>", "a.b.*", ">")]
-    await one.flush()
+    await settle(one)
     for subject in ("a.b", "a.b.c", "b", "a"):
         await other.publish(subject, subject.encode())
     await other.publish("end")
-    await other.flush()
-    await one.flush()
+    await settle(other, one)
     return [each.pending_msgs for each in subscriptions]
 
 
@@ -149,9 +147,9 @@ async def own_messages(one: Client, other: Client) -> Any:
     deaf = await nats.connect(one.connected_url.geturl(), no_echo=True)
     mine = await deaf.subscribe("echo")
     theirs = await one.subscribe("echo")
-    await one.flush()
+    await settle(one)
     await deaf.publish("echo", b"1")
-    await deaf.flush()
+    await settle(deaf)
     message = await theirs.next_msg(WAIT_S)
     pending = mine.pending_msgs
     await deaf.close()

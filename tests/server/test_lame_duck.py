@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.dialogue import Dialogue
 from tests.support.executables import BOTH, Running
+from tests.support.settling import settle
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
@@ -118,7 +119,7 @@ def test_a_real_client_hears_of_it_and_goes_on_elsewhere(name: str, short: str) 
         )
         leaving.signal(signal.SIGUSR2)
         await asyncio.wait_for(moved.wait(), 30)
-        await client.flush()
+        await settle(client)
         assert client.connected_url is not None
         port = client.connected_url.port
         await client.close()

@@ -19,6 +19,7 @@ from penstock.config.options import AuthorizationOptions, ServerOptions, TlsOpti
 from penstock.limits import CLOSED_SUBSCRIPTIONS_KEPT_MAX
 from penstock.server.server import Server
 from tests.security.made_certificates import Authority, rdns
+from tests.support.settling import settle
 
 
 async def fetched(address: str, context: ssl.SSLContext | None = None) -> Any:
@@ -136,7 +137,7 @@ def test_closed_connection_keeps_a_bounded_part_of_its_subscriptions() -> None:
             client = await nats.connect(server.url)
             for number in range(CLOSED_SUBSCRIPTIONS_KEPT_MAX + 10):
                 await client.subscribe(f"subject.{number}")
-            await client.flush()
+            await settle(client)
             await client.close()
             while (await page(server, "/connz"))["total"]:
                 pass

@@ -13,6 +13,7 @@ import uvloop
 from penstock.config.options import AuthorizationOptions, ServerOptions
 from penstock.errors import CannotListen
 from penstock.server.server import Server
+from tests.support.settling import settle
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 
@@ -101,7 +102,7 @@ def test_an_error_that_nobody_foresaw_ends_one_connection_and_is_one_line(
             writer.write(b"CONNECT {}\r\nPING\r\n")
             assert await reader.read() == b""
             writer.close()
-            await healthy.flush()
+            await settle(healthy)
             await healthy.close()
 
     run(scenario)
@@ -118,7 +119,7 @@ def test_a_token_is_asked_for_and_known() -> None:
         )
         async with Server(secured) as server:
             client = await nats.connect(server.url, token="secret")
-            await client.flush()
+            await settle(client)
             await client.close()
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             await reader.readline()

@@ -414,3 +414,14 @@ def test_write_atomically_leaves_old_or_new_after_a_power_cut_at_any_call() -> N
 
         found = memory.crash().snapshot()
         assert found["/a"] in (b"the old bytes" * 100, b"new" * 500)
+
+
+def test_the_starts_of_files_are_given_with_their_lengths(disk: Disk) -> None:
+    for name, data in (("a", b""), ("b", b"short"), ("c", b"longer than asked for")):
+        disk.put(name, data)
+
+    starts = disk.files.read_starts(disk.folder, ["c", "a", "b"], 8)
+
+    assert starts == [(21, b"longer t"), (0, b""), (5, b"short")]
+    with pytest.raises(FileNotFoundError):
+        disk.files.read_starts(disk.folder, ["a", "missing"], 8)

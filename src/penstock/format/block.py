@@ -22,7 +22,7 @@ Little-endian. Records follow from byte 128. Pure; any thread.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from penstock.errors import CorruptStore, UnsupportedVersion
 from penstock.format.hashing import xxh64
@@ -34,10 +34,10 @@ WRAPPED_KEY_BYTES = 60
 
 _FIELDS = struct.Struct("<8sHBxIQI4xqQQ60s4x")
 _CHECKSUM = struct.Struct("<Q")
+_IDENTITY = struct.Struct("<QII")
 
 
-@dataclass(frozen=True, slots=True)
-class BlockHeader:
+class BlockHeader(NamedTuple):
     """What a block file says of itself."""
 
     number: int
@@ -56,8 +56,7 @@ class BlockHeader:
 
     def next_generation(self, *, created_ns: int, cipher: int, wrapped_key: bytes) -> BlockHeader:
         """Give the header of a rewrite of this block."""
-        return replace(
-            self,
+        return self._replace(
             generation=self.generation + 1,
             created_ns=created_ns,
             cipher=cipher,
@@ -67,7 +66,7 @@ class BlockHeader:
 
 def record_seed(salt: int, number: int, generation: int) -> int:
     """Derive the checksum seed of a block's records."""
-    return xxh64(struct.pack("<QII", salt, number, generation))
+    return xxh64(_IDENTITY.pack(salt, number, generation))
 
 
 def encode_block_header(header: BlockHeader) -> bytes:

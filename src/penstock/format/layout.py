@@ -17,7 +17,7 @@ Pure; any thread.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 BLOCK_SUFFIX = ".blk"
 INDEX_SUFFIX = ".idx"
@@ -33,8 +33,6 @@ IMPORT_NAME = "import.json"
 
 _NUMBER_MAX = 2**32 - 1
 
-_BLOCK = re.compile(r"([0-9]{6,10})\.blk\Z")
-_INDEX = re.compile(r"([0-9]{6,10})\.idx\Z")
 _TEMPORARY = re.compile(
     r"(?:[0-9]{6,10}\.(?:blk|idx)|stream\.state|high\.water)\.[0-9a-f]{16}\.tmp\Z"
 )
@@ -57,18 +55,23 @@ def consumer_state_name(consumer: str) -> str:
 
 def block_number(name: str) -> int | None:
     """Give the number of a block file by its name, or None for another file."""
-    return _number(_BLOCK.match(name), name, block_name)
+    return _number(name, BLOCK_SUFFIX)
 
 
 def index_number(name: str) -> int | None:
     """Give the number of an index file by its name, or None for another file."""
-    return _number(_INDEX.match(name), name, index_name)
+    return _number(name, INDEX_SUFFIX)
 
 
-def _number(found: re.Match[str] | None, name: str, spell: Callable[[int], str]) -> int | None:
-    # Only the one spelling of a number that a header can hold.
-    number = int(found[1]) if found else 0
-    return number if 0 < number <= _NUMBER_MAX and spell(number) == name else None
+def _number(name: str, suffix: str) -> int | None:
+    # Only the one spelling of a number that a header can hold: six digits, more where it must.
+    digits = name[:-4]
+    if name[-4:] != suffix or not (digits.isascii() and digits.isdecimal()):
+        return None
+    if len(digits) != 6 and (len(digits) < 6 or digits[0] == "0"):
+        return None
+    number = int(digits)
+    return number if 0 < number <= _NUMBER_MAX else None
 
 
 def is_temporary(name: str) -> bool:

@@ -46,9 +46,12 @@ _CHECKSUM = struct.Struct("<Q")
 _Bytes: TypeAlias = bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BlockSummary:
-    """One block in a checkpoint; `dead` is the bitmap of removed entries."""
+    """One block in a checkpoint; `dead` is the bitmap of removed entries.
+
+    Not frozen: that would make reading a checkpoint of many blocks three times as slow.
+    """
 
     number: int
     generation: int

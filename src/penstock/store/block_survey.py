@@ -108,7 +108,12 @@ def survey_directory(engine: Engine, salt: int) -> Survey:
     """
     names = engine.files.list_names(engine.path)
     numbers = sorted(number for name in names if (number := block_number(name)) is not None)
-    heads = {number: _read_head(engine, number) for number in numbers}
+    block_names = [block_name(number) for number in numbers]
+    starts = engine.files.read_starts(engine.path, block_names, HEADER_BYTES)
+    heads = {
+        number: read_head(BlockHead(number, size, image), engine.file_path(name))
+        for number, name, (size, image) in zip(numbers, block_names, starts, strict=True)
+    }
     survey = Survey(
         _choose_salt(heads, salt),
         heads,
@@ -127,13 +132,8 @@ def survey_directory(engine: Engine, salt: int) -> Survey:
     return survey
 
 
-def _read_head(engine: Engine, number: int) -> BlockHead:
-    path = engine.file_path(block_name(number))
-    file = engine.files.open(path, "read")
-    try:
-        head = BlockHead(number, file.size(), file.read_at(0, HEADER_BYTES))
-    finally:
-        file.close()
+def read_head(head: BlockHead, path: str) -> BlockHead:
+    """Decode a block's header from its image, or say what is the matter with it."""
     try:
         head.header = decode_block_header(head.image, path)
     except CorruptStore as error:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 
-from penstock.store.vfs import Buffer, File, Lock, Mode
+from penstock.store.vfs import Buffer, File, FileStart, Lock, Mode, starts_one_by_one
 
 
 class _RamFile:
@@ -81,6 +82,10 @@ class RamFileSystem:
         return sorted(
             {name[len(start) :].partition("/")[0] for name in self._files if name.startswith(start)}
         )
+
+    def read_starts(self, folder: str, names: Sequence[str], size: int) -> list[FileStart]:
+        """Give the length and first bytes of each file."""
+        return starts_one_by_one(self, folder, names, size)
 
     def exists(self, path: str) -> bool:
         """Tell whether a file or folder is there."""

@@ -22,12 +22,20 @@ import errno
 import itertools
 import os
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from penstock.errors import UsageError
-from penstock.store.vfs import Buffer, File, FileSystem, Lock, Mode
+from penstock.store.vfs import (
+    Buffer,
+    File,
+    FileStart,
+    FileSystem,
+    Lock,
+    Mode,
+    starts_one_by_one,
+)
 from penstock.testing.filesystem import MemoryFile
 
 
@@ -195,6 +203,10 @@ class FaultyFileSystem:
         """Give the sorted names in a folder."""
         self.meet(Operation.LIST, path)
         return self._files.list_names(path)
+
+    def read_starts(self, folder: str, names: Sequence[str], size: int) -> list[FileStart]:
+        """Give the length and first bytes of each file."""
+        return starts_one_by_one(self, folder, names, size)
 
     def exists(self, path: str) -> bool:
         """Tell whether something is there; never fails."""

@@ -13,10 +13,11 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections.abc import Sequence
 from random import Random
 
 from penstock.errors import StoreLocked, UsageError
-from penstock.store.vfs import Buffer, File, Lock, Mode
+from penstock.store.vfs import Buffer, File, FileStart, Lock, Mode, starts_one_by_one
 from penstock.testing.disk import FileImage, FolderImage, Image, Journal, Resize, Write
 
 
@@ -137,6 +138,10 @@ class MemoryFileSystem:
         """Give the sorted names in a folder."""
         with self.guard:
             return sorted(self._folder(path).current)
+
+    def read_starts(self, folder: str, names: Sequence[str], size: int) -> list[FileStart]:
+        """Give the length and first bytes of each file."""
+        return starts_one_by_one(self, folder, names, size)
 
     def exists(self, path: str) -> bool:
         """Tell whether something is there."""

@@ -52,6 +52,8 @@ cdef class Link(Receiver):
     cdef readonly uint64_t in_bytes
     cdef readonly uint64_t out_msgs
     cdef readonly uint64_t out_bytes
+    # When a buffer with a publish in it came last, Unix ns, to a few milliseconds; 0 for never.
+    cdef readonly int64_t last_publish_ns
     cdef bint is_dirty
     cdef public bint blocked
     cdef public bint slow
@@ -74,6 +76,8 @@ cdef class Link(Receiver):
         self, const uint8_t* start, size_t available, size_t line_bytes, const Line* line,
         bint with_headers
     ) except -2
+    cdef Py_ssize_t _publish_plain(self, const uint8_t* start, size_t available) except -2
+    cdef int _take(self, const Frame* frame) except -1
     cdef int _route(self, const Frame* frame) except -1
     cdef int _control(self, const Line* line) except -1
     cdef int _take_subscribe(self, const Line* line) except -1

@@ -34,6 +34,9 @@ class Link(Receiver):
     @property
     def in_bytes(self) -> int: ...
     @property
+    def last_publish_ns(self) -> int:
+        """When a buffer with a publish in it came last, to a few milliseconds; 0 for never."""
+    @property
     def out_msgs(self) -> int: ...
     @property
     def out_bytes(self) -> int: ...

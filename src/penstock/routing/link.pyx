@@ -20,7 +20,7 @@ from libc.string cimport memcmp, memcpy, memmove
 from penstock.protocol.operations cimport (
     ARGUMENTS_MAX, LINE_SHORT, LINE_TOO_LONG, LINE_UNKNOWN, OP_CONNECT, OP_HMSG, OP_HPUB,
     OP_INFO, OP_MINUS_ERR, OP_MSG, OP_PING, OP_PONG, OP_PUB, OP_SUB, OP_UNSUB, SIZE_BAD, Argument,
-    Line, parse_size, put_number, read_line, split_arguments,
+    Line, PublishLine, parse_size, put_number, read_line, read_publish, split_arguments,
 )
 from penstock.routing.outbox cimport Outbox
 from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
@@ -30,10 +30,18 @@ cdef extern from "sys/socket.h" nogil:
     enum:
         MSG_DONTWAIT
 
+cdef extern from "time.h" nogil:
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec* now)
+    enum:
+        CLOCK_REALTIME_COARSE
+
 cdef enum:
     READ_BYTES = 131072
     # An outbox this full is sent in the middle of a buffer, so that it stays in the caches.
-    SEND_EARLY = 262144
+    SEND_EARLY = 131072
     # A kept operation larger than this gives its memory back when it is done.
     TAIL_KEPT = 16384
 
@@ -243,14 +251,19 @@ cdef class Link(Receiver):
 
     cdef int consume(self, const uint8_t* data, size_t size) except -1:
         cdef Py_ssize_t used
+        cdef uint64_t before = self.in_msgs
+        cdef timespec now
         if self.tail_used == 0:
             used = self._parse(data, size)
             if not self.closed and <size_t>used < size:
                 self._keep_tail(data + used, size - used)
-            return 0
-        self._keep_tail(data, size)
-        if self.tail_used >= self.tail_wanted:
-            self._consume_tail()
+        else:
+            self._keep_tail(data, size)
+            if self.tail_used >= self.tail_wanted:
+                self._consume_tail()
+        if self.in_msgs != before:
+            clock_gettime(CLOCK_REALTIME_COARSE, &now)
+            self.last_publish_ns = <int64_t>now.tv_sec * 1000000000 + now.tv_nsec
         return 0
 
     cdef int _consume_tail(self) except -1:
@@ -296,12 +309,17 @@ cdef class Link(Receiver):
     cdef Py_ssize_t _parse(self, const uint8_t* data, size_t size) except -2:
         # How many bytes were used; the rest is an operation that is not complete.
         cdef size_t at = 0
-        cdef Py_ssize_t line_bytes, used
+        cdef Py_ssize_t line_bytes, used, whole
         cdef Line line
         self.tail_wanted = 0
         line.operation = OP_CONNECT
         while at < size and not self.closed and not self.held:
-            if not self.authorized and data[at] != 67 and data[at] != 99:
+            if self.authorized and not self.pedantic:
+                whole = self._publish_plain(data + at, size - at)
+                if whole:
+                    at += whole
+                    continue
+            elif not self.authorized and data[at] != 67 and data[at] != 99:
                 self.on_violation("authorization", "Authorization Violation")
                 return size
             line_bytes = read_line(data + at, size - at, self.max_control_line, &line)
@@ -328,6 +346,46 @@ cdef class Link(Receiver):
             self._control(&line)
             at += line_bytes
         return at
+
+    cdef Py_ssize_t _publish_plain(self, const uint8_t* start, size_t available) except -2:
+        # The bytes of a publish that is all there and as it should be; 0 where `_publish` must look.
+        cdef PublishLine line
+        cdef Frame frame
+        cdef int64_t size, headers = 0
+        cdef size_t whole
+        if not read_publish(start, available, &line) or line.line_bytes > self.max_control_line:
+            return 0
+        size = parse_size(&line.size)
+        if line.with_headers:
+            headers = parse_size(&line.headers_size)
+            if not self.headers or headers == SIZE_BAD or headers > size:
+                return 0
+        whole = line.line_bytes + <size_t>size + 2
+        if (
+            size == SIZE_BAD or 0 <= self.max_payload < size or available < whole
+            or start[whole - 2] != 13 or start[whole - 1] != 10
+        ):
+            return 0
+        frame.subject = line.subject.text
+        frame.subject_size = line.subject.size
+        frame.reply = line.reply.text
+        frame.reply_size = line.reply.size
+        frame.payload = start + line.line_bytes
+        frame.payload_size = <size_t>size
+        frame.headers_size = <size_t>headers
+        frame.size_text = line.size.text
+        frame.size_text_size = line.size.size
+        frame.headers_text = line.headers_size.text
+        frame.headers_text_size = line.headers_size.size
+        self._take(&frame)
+        return whole
+
+    cdef int _take(self, const Frame* frame) except -1:
+        self.in_msgs += 1
+        self.in_bytes += frame.payload_size
+        self.hub.in_msgs += 1
+        self.hub.in_bytes += frame.payload_size
+        return self._route(frame)
 
     cdef Py_ssize_t _publish(
         self, const uint8_t* start, size_t available, size_t line_bytes, const Line* line,
@@ -380,11 +438,7 @@ cdef class Link(Receiver):
         frame.size_text_size = arguments[count - 1].size
         frame.headers_text = arguments[count - 2].text
         frame.headers_text_size = arguments[count - 2].size
-        self.in_msgs += 1
-        self.in_bytes += size
-        self.hub.in_msgs += 1
-        self.hub.in_bytes += size
-        self._route(&frame)
+        self._take(&frame)
         return whole
 
     cdef int _route(self, const Frame* frame) except -1:
@@ -477,7 +531,7 @@ cdef class Link(Receiver):
             self.hub.dirty.append(self)
 
     cdef bint _frame_fits(self, size_t size) noexcept:
-        if self.out.pending() + size > self.max_pending:
+        if self.out.end - self.out.start + size > self.max_pending:
             self.slow = True
             return False
         return True
@@ -504,32 +558,34 @@ cdef class Link(Receiver):
         self.out.send(self.fd)
 
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
-        # Write the message as this receiver shall see it; 1 where it was taken.
+        # Write the message as this receiver shall see it: 1 where it was taken, 2 where it was taken
+        # and the receiver is far behind.
+        cdef Outbox box = self.out
         cdef bint with_headers = frame.headers_size > 0 and self.headers
         cdef size_t skipped = 0 if with_headers or not frame.headers_size else frame.headers_size
         cdef size_t body = frame.payload_size - skipped
         cdef size_t sid_size = len(subscription.sid)
-        cdef uint8_t* out
+        # The operation, three spaces, two numbers and two line ends take less than 64 bytes.
+        cdef size_t room = frame.subject_size + sid_size + frame.reply_size + body + 64
         cdef uint8_t* p
         if self.closed or self.slow:
             return 0
-        self._mark_dirty()
-        # The operation, three spaces, two numbers and two line ends take less than 64 bytes.
-        if not self._frame_fits(frame.subject_size + sid_size + frame.reply_size + body + 64):
+        if not self.is_dirty:
+            self._mark_dirty()
+        if not self._frame_fits(room):
             return 0
-        out = self.out.reserve(frame.subject_size + sid_size + frame.reply_size + body + 64)
-        p = out
+        p = box.data + box.end if box.end + room <= box.room else box.reserve(room)
         if with_headers:
             memcpy(p, <const char*>b"HMSG ", 5)
             p += 5
         else:
             memcpy(p, <const char*>b"MSG ", 4)
             p += 4
-        memcpy(p, frame.subject, frame.subject_size)
+        _copy_short(p, frame.subject, frame.subject_size)
         p += frame.subject_size
         p[0] = 32
         p += 1
-        memcpy(p, <const char*>subscription.sid, sid_size)
+        _copy_short(p, <const uint8_t*><const char*>subscription.sid, sid_size)
         p += sid_size
         p[0] = 32
         p += 1
@@ -554,15 +610,17 @@ cdef class Link(Receiver):
         p[0] = 13
         p[1] = 10
         p += 2
-        self.out.end += p - out
+        box.end = p - box.data
         self.out_msgs += 1
         self.out_bytes += body
         self.hub.out_msgs += 1
         self.hub.out_bytes += body
         if self.tracks_replies and frame.reply_size:
             self.on_reply_delivered(frame.reply[:frame.reply_size])
-        if self.out.pending() > SEND_EARLY and not self.blocked and self.fd >= 0:
-            if self.out.send(self.fd) > 0:
+        if self.blocked:
+            return 2 if (box.end - box.start) * 4 > self.max_pending * 3 else 1
+        if box.end - box.start > SEND_EARLY and self.fd >= 0:
+            if box.send(self.fd) > 0:
                 self.blocked = True
                 self.on_blocked()
         return 1
@@ -577,6 +635,20 @@ cdef inline bint _begins(
     const uint8_t* text, size_t size, const char* start, size_t length
 ) noexcept:
     return size >= length and memcmp(text, start, length) == 0
+
+
+cdef inline void _copy_short(uint8_t* out, const uint8_t* text, size_t size) noexcept nogil:
+    # As memcpy, without a call for the length of most subjects.
+    cdef uint64_t first, last
+    if size <= 16 and size >= 8:
+        memcpy(&first, text, 8)
+        memcpy(&last, text + size - 8, 8)
+        memcpy(out, &first, 8)
+        memcpy(out + size - 8, &last, 8)
+    elif size == 1:
+        out[0] = text[0]
+    else:
+        memcpy(out, text, size)
 
 
 cdef inline size_t _put_size(
@@ -633,7 +705,7 @@ cdef class Service(Receiver):
 cdef int _offer(Hub hub, Link source, Subscription subscription, const Frame* frame) except -1:
     # Deliver to one subscription, minding echo, denials and its end; 1 where it was taken.
     cdef Receiver receiver = subscription.receiver
-    cdef Link link
+    cdef int taken
     if subscription.closed or (receiver is source and source is not None and not source.echo):
         return 0
     if subscription.deny is not None and (
@@ -643,14 +715,13 @@ cdef int _offer(Hub hub, Link source, Subscription subscription, const Frame* fr
     subscription.delivered += 1
     if subscription.max_messages and subscription.delivered > subscription.max_messages:
         return 0
-    if not receiver.deliver(subscription, frame):
+    taken = receiver.deliver(subscription, frame)
+    if not taken:
         return 0
     if subscription.max_messages and subscription.delivered == subscription.max_messages:
         (<object>receiver).on_auto_unsubscribed(subscription)
-    if source is not None and isinstance(receiver, Link):
-        link = <Link>receiver
-        if link.blocked and link.out.pending() * 4 > link.max_pending * 3:
-            source.stall_wanted = True
+    if taken == 2 and source is not None:
+        source.stall_wanted = True
     return 1
 
 

@@ -9,8 +9,12 @@ cdef class Outbox:
     cdef size_t end
     cdef size_t room
 
+    # It filled a large buffer the last time.
+    cdef bint is_busy
+
     cdef size_t pending(self) noexcept nogil
     cdef uint8_t* reserve(self, size_t more) except NULL
+    cdef uint8_t* _move_to_spare(self) except NULL
     cdef int put(self, const void* data, size_t size) except -1
     cdef Py_ssize_t send(self, int fd) noexcept nogil
     cdef void release(self) noexcept nogil

@@ -1,6 +1,7 @@
 """Bytes waiting to be sent to one receiver: one growing buffer, sent from its front.
 
-An empty outbox holds no memory beyond a small buffer. The limit is the owner's: whoever appends
+An empty outbox holds no memory beyond a small buffer. Those that fill and empty all the time take
+their large buffers from a few that all of them share: fresh memory costs a page fault every 4 KiB. The limit is the owner's: whoever appends
 asks `pending` first.
 
 One thread: the event loop's.
@@ -9,7 +10,7 @@ One thread: the event loop's.
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint8_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
 cdef extern from "sys/socket.h" nogil:
@@ -21,7 +22,22 @@ cdef extern from "sys/socket.h" nogil:
 cdef enum:
     ROOM_START = 4096
     # A buffer that grew beyond this is given back when it runs empty.
-    ROOM_KEPT = 65536
+    ROOM_KEPT = 16384
+    # The size of the shared buffers, and how many are kept at the most: 4 MiB.
+    SPARE_ROOM = 262144
+    SPARES_MAX = 16
+
+cdef uint8_t* spares[16]
+cdef int spares_count = 0
+
+
+cdef uint8_t* _take_spare() noexcept nogil:
+    # A shared buffer, or a new one like it; NULL where there is no memory.
+    global spares_count
+    if spares_count:
+        spares_count -= 1
+        return spares[spares_count]
+    return <uint8_t*>malloc(SPARE_ROOM)
 
 
 cdef class Outbox:
@@ -39,6 +55,10 @@ cdef class Outbox:
         cdef uint8_t* grown
         if self.end + more <= self.room:
             return self.data + self.end
+        if self.room < SPARE_ROOM and self.end - self.start + more <= SPARE_ROOM and (
+            self.is_busy or self.end - self.start + more > ROOM_KEPT
+        ):
+            return self._move_to_spare()
         if self.start:
             memmove(self.data, self.data + self.start, self.end - self.start)
             self.end -= self.start
@@ -53,6 +73,19 @@ cdef class Outbox:
             raise MemoryError
         self.data = grown
         self.room = room
+        return self.data + self.end
+
+    cdef uint8_t* _move_to_spare(self) except NULL:
+        cdef uint8_t* spare = _take_spare()
+        if spare == NULL:
+            raise MemoryError
+        if self.end > self.start:
+            memcpy(spare, self.data + self.start, self.end - self.start)
+        free(self.data)
+        self.data = spare
+        self.room = SPARE_ROOM
+        self.end -= self.start
+        self.start = 0
         return self.data + self.end
 
     cdef int put(self, const void* data, size_t size) except -1:
@@ -76,13 +109,20 @@ cdef class Outbox:
                     return self.end - self.start
                 return -1
             self.start += sent
+        # One that needed little of a shared buffer is content with its own the next time.
+        self.is_busy = self.end > ROOM_KEPT
         self.start = self.end = 0
         if self.room > ROOM_KEPT:
             self.release()
         return 0
 
     cdef void release(self) noexcept nogil:
-        free(self.data)
+        global spares_count
+        if self.room == SPARE_ROOM and spares_count < SPARES_MAX:
+            spares[spares_count] = self.data
+            spares_count += 1
+        else:
+            free(self.data)
         self.data = NULL
         self.start = self.end = self.room = 0
 

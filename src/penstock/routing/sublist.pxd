@@ -44,32 +44,52 @@ cdef class Matches:
     # The subscriptions of one literal subject: plain ones, and a list for each queue group.
     cdef readonly list plain
     cdef readonly list queues
+    cdef bytes subject
+    # Where it is remembered, and which of those that are.
+    cdef uint32_t slot
+    cdef uint32_t place
+
+    cdef size_t size(self) noexcept
 
 
 cdef class Node:
-    cdef dict children
+    # One token's place in the trie.
+    cdef bytes token
+    # The places below it: one Node, or a dictionary of several by their token.
+    cdef object literals
     cdef Node star
     cdef Node rest
-    cdef dict plain
+    # Whoever subscribed to it: one Subscription, or a dictionary of several; for queues by name.
+    cdef object plain
     cdef dict queues
 
-    cdef bint is_empty(self)
+    cdef Node child(self, bytes token)
+    cdef Node literal(self, bytes token)
+    cdef Node grow(self, bytes token)
+    cdef int cut(self, Node child) except -1
+    cdef int add(self, Subscription subscription) except -1
+    cdef bint discard(self, Subscription subscription) except -1
+    cdef bint is_empty(self) noexcept
 
 
 cdef struct Slot:
     uint64_t hash
-    uint64_t generation
-    # Owned references.
-    void* subject
+    # Borrowed from `kept`; NULL in an empty slot.
     void* matches
 
 
 cdef class Sublist:
     cdef Node root
     cdef readonly uint32_t count
-    # Moves with every change, so that remembered matches are known to be old.
-    cdef uint64_t generation
+    # Inserts and removes so far.
+    cdef uint64_t changes
     cdef Slot* slots
+    # The remembered answers, and how many subscriptions they hold together.
+    cdef list kept
+    cdef size_t remembered
 
     cdef Matches match(self, const uint8_t* subject, size_t size)
     cdef Matches _find(self, bytes subject)
+    cdef int _remember(self, uint64_t value, Matches found) except -1
+    cdef int _forget(self) except -1
+    cdef int _prune(self, list path, Node node) except -1

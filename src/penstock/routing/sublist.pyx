@@ -1,23 +1,28 @@
 """Subscriptions by subject: a trie of tokens, and a cache of what literal subjects match.
 
 A publish asks `match` for its subject. The answer is remembered per subject in a table of fixed
-size and is good until any subscription comes or goes (`generation`); a subject that is not
-remembered costs a walk through the trie. The table never grows: a newcomer takes the place of
-whoever has the same slot.
+size until any subscription comes or goes, which forgets them all; a subject that is not remembered
+costs a walk through the trie. The table never grows: a newcomer takes the place of whoever has the
+same slot, and what the answers hold together is bounded too.
+
+A million subscriptions fit: a place in the trie has a dictionary only for what it has several of.
 
 One thread: the event loop's.
 """
 
-from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
-from libc.stdint cimport uint8_t, uint64_t
+cimport cython
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
 from penstock.errors import UsageError
 
 cdef enum:
-    # 8,192 subjects remembered: 256 KiB of slots for each account that is used.
+    # 8,192 subjects remembered: 128 KiB of slots for each account that is used.
     SLOTS = 8192
+    # Subscriptions in all remembered answers together, 8 MiB of references: thousands that listen
+    # to everything would otherwise stand in the answer of every subject.
+    REMEMBERED_MAX = 1048576
 
 
 cdef class Receiver:
@@ -41,167 +46,290 @@ cdef class Subscription:
 cdef class Matches:
     """What one subject matches."""
 
-    def __cinit__(self):
+    def __cinit__(self, bytes subject not None):
+        self.subject = subject
         self.plain = []
         self.queues = []
 
+    cdef size_t size(self) noexcept:
+        # Subscriptions in it; at least one, since remembering even nobody takes room.
+        cdef size_t total = 1 + len(self.plain)
+        for members in self.queues:
+            total += len(<list>members)
+        return total
 
+
+# Places lie within one another as deep as a subject is long: they are freed without a deep stack.
+@cython.trashcan(True)
 cdef class Node:
     """One token's place in the trie."""
 
-    def __cinit__(self):
-        self.children = {}
-        self.plain = {}
-        self.queues = {}
+    def __cinit__(self, bytes token not None):
+        self.token = token
 
-    cdef bint is_empty(self):
-        return not (
-            self.children or self.plain or self.queues
-            or self.star is not None or self.rest is not None
+    cdef Node child(self, bytes token):
+        # None where there is none.
+        if token == b"*":
+            return self.star
+        if token == b">":
+            return self.rest
+        return self.literal(token)
+
+    cdef Node literal(self, bytes token):
+        if type(self.literals) is dict:
+            return (<dict>self.literals).get(token)
+        if self.literals is not None and (<Node>self.literals).token == token:
+            return <Node>self.literals
+        return None
+
+    cdef Node grow(self, bytes token):
+        cdef Node child = self.child(token)
+        if child is not None:
+            return child
+        child = Node(token)
+        if token == b"*":
+            self.star = child
+        elif token == b">":
+            self.rest = child
+        elif self.literals is None:
+            self.literals = child
+        else:
+            if type(self.literals) is not dict:
+                self.literals = {(<Node>self.literals).token: self.literals}
+            (<dict>self.literals)[token] = child
+        return child
+
+    cdef int cut(self, Node child) except -1:
+        if child is self.star:
+            self.star = None
+        elif child is self.rest:
+            self.rest = None
+        elif child is self.literals:
+            self.literals = None
+        else:
+            del (<dict>self.literals)[child.token]
+            if not <dict>self.literals:
+                self.literals = None
+        return 0
+
+    cdef int add(self, Subscription subscription) except -1:
+        if subscription.queue is None:
+            self.plain = _with(self.plain, subscription)
+        else:
+            if self.queues is None:
+                self.queues = {}
+            queue = subscription.queue
+            self.queues[queue] = _with(self.queues.get(queue), subscription)
+        return 0
+
+    cdef bint discard(self, Subscription subscription) except -1:
+        # False where it was not there.
+        cdef bytes queue = subscription.queue
+        if queue is None:
+            if not _has(self.plain, subscription):
+                return False
+            self.plain = _without(self.plain, subscription)
+            return True
+        if self.queues is None or not _has(self.queues.get(queue), subscription):
+            return False
+        members = _without(self.queues[queue], subscription)
+        if members is not None:
+            self.queues[queue] = members
+        else:
+            del self.queues[queue]
+            if not self.queues:
+                self.queues = None
+        return True
+
+    cdef bint is_empty(self) noexcept:
+        return (
+            self.literals is None and self.plain is None and self.queues is None
+            and self.star is None and self.rest is None
         )
 
 
+# Most places have one subscription. So some are kept as None for none, as itself for one, and as a
+# dictionary for several: in the order in which they came, and each found at once.
+
+cdef object _with(object some, Subscription subscription):
+    if some is None:
+        return subscription
+    if type(some) is not dict:
+        some = {some: None}
+    (<dict>some)[subscription] = None
+    return some
+
+
+cdef bint _has(object some, Subscription subscription) except -1:
+    return subscription in <dict>some if type(some) is dict else some is subscription
+
+
+cdef object _without(object some, Subscription subscription):
+    if type(some) is not dict:
+        return None
+    del (<dict>some)[subscription]
+    return some if <dict>some else None
+
+
+cdef int _extend(list found, object some) except -1:
+    if type(some) is dict:
+        found.extend(<dict>some)
+    elif some is not None:
+        found.append(some)
+    return 0
+
+
+cdef inline uint64_t _mix(uint64_t value, uint64_t word) noexcept nogil:
+    value = (value ^ word) * 0x2545F4914F6CDD1DULL
+    return value ^ (value >> 29)
+
+
 cdef inline uint64_t hash_subject(const uint8_t* text, size_t size) noexcept nogil:
-    # Good enough for a table that tolerates collisions, and a few cycles for a short subject.
+    # Good enough for a table that tolerates collisions, and a few cycles for a short subject. The
+    # last bytes are read with loads that overlap: a copy of a few bytes would cost more than all.
     cdef uint64_t value = 0x9E3779B97F4A7C15ULL ^ size
-    cdef uint64_t word
-    while size >= 8:
-        memcpy(&word, text, 8)
-        value = (value ^ word) * 0x2545F4914F6CDD1DULL
-        value ^= value >> 29
-        text += 8
-        size -= 8
-    if size:
-        word = 0
-        memcpy(&word, text, size)
-        value = (value ^ word) * 0x2545F4914F6CDD1DULL
-        value ^= value >> 29
+    cdef uint64_t word = 0
+    cdef uint32_t first, last
+    if size >= 8:
+        while size > 8:
+            memcpy(&word, text, 8)
+            value = _mix(value, word)
+            text += 8
+            size -= 8
+        memcpy(&word, text + size - 8, 8)
+    elif size >= 4:
+        memcpy(&first, text, 4)
+        memcpy(&last, text + size - 4, 4)
+        word = (<uint64_t>first << 32) | last
+    elif size:
+        word = (
+            (<uint64_t>text[0] << 16) | (<uint64_t>text[size >> 1] << 8) | <uint64_t>text[size - 1]
+        )
+    value = _mix(value, word)
     return value ^ (value >> 17)
+
+
+cdef inline bint same_text(const uint8_t* one, const uint8_t* other, size_t size) noexcept nogil:
+    # As memcmp, without a call for the length of most subjects.
+    cdef uint64_t a, b, c, d
+    if size < 8 or size > 16:
+        return memcmp(one, other, size) == 0
+    memcpy(&a, one, 8)
+    memcpy(&b, other, 8)
+    memcpy(&c, one + size - 8, 8)
+    memcpy(&d, other + size - 8, 8)
+    return a == b and c == d
 
 
 cdef class Sublist:
     """The subscriptions of one account; see the module."""
 
     def __cinit__(self):
-        self.root = Node()
-        self.generation = 1
+        self.root = Node(b"")
         self.slots = NULL
+        self.kept = []
 
     def __dealloc__(self):
-        cdef Py_ssize_t place
-        if self.slots != NULL:
-            for place in range(SLOTS):
-                Py_XDECREF(<PyObject*>self.slots[place].subject)
-                Py_XDECREF(<PyObject*>self.slots[place].matches)
-            free(self.slots)
+        free(self.slots)
 
     def insert(self, Subscription subscription not None):
         """Add a subscription; raises UsageError for a subject that cannot be subscribed to."""
-        cdef Node node = self.root, child
+        cdef Node node = self.root
         cdef list tokens = subscription.subject.split(b".")
         if b"" in tokens or b">" in tokens[:-1]:
             raise UsageError(f"not a subject: {subscription.subject!r}")
         for token in tokens:
-            if token == b"*":
-                if node.star is None:
-                    node.star = Node()
-                child = node.star
-            elif token == b">":
-                if node.rest is None:
-                    node.rest = Node()
-                child = node.rest
-            else:
-                child = node.children.get(token)
-                if child is None:
-                    child = Node()
-                    node.children[token] = child
-            node = child
-        if subscription.queue is None:
-            node.plain[subscription] = None
-        else:
-            node.queues.setdefault(subscription.queue, {})[subscription] = None
+            node = node.grow(token)
+        node.add(subscription)
         self.count += 1
-        self.generation += 1
+        self.changes += 1
+        self._forget()
 
     def remove(self, Subscription subscription not None):
         """Take a subscription out; False where it was not there."""
         cdef list path = []
-        cdef Node node = self.root, child
+        cdef Node node = self.root
         for token in subscription.subject.split(b"."):
-            if token == b"*":
-                child = node.star
-            elif token == b">":
-                child = node.rest
-            else:
-                child = node.children.get(token)
-            if child is None:
+            path.append(node)
+            node = node.child(token)
+            if node is None:
                 return False
-            path.append((node, token))
-            node = child
-        if subscription.queue is None:
-            if subscription not in node.plain:
-                return False
-            del node.plain[subscription]
-        else:
-            members = node.queues.get(subscription.queue)
-            if members is None or subscription not in members:
-                return False
-            del members[subscription]
-            if not members:
-                del node.queues[subscription.queue]
+        if not node.discard(subscription):
+            return False
         subscription.closed = True
         self.count -= 1
-        self.generation += 1
+        self.changes += 1
         self._prune(path, node)
+        self._forget()
         return True
 
-    def _prune(self, list path, Node node):
+    cdef int _prune(self, list path, Node node) except -1:
         cdef Node parent
-        for parent, token in reversed(path):
+        for parent in reversed(path):
             if not node.is_empty():
-                return
-            if token == b"*":
-                parent.star = None
-            elif token == b">":
-                parent.rest = None
-            else:
-                del parent.children[token]
+                return 0
+            parent.cut(node)
             node = parent
+        return 0
+
+    cdef int _forget(self) except -1:
+        # What is remembered is old; this costs what was remembered since the last time.
+        cdef Matches found
+        if self.kept:
+            for found in self.kept:
+                self.slots[found.slot].matches = NULL
+            self.kept = []
+            self.remembered = 0
+        return 0
 
     cdef Matches match(self, const uint8_t* subject, size_t size):
         cdef uint64_t value = hash_subject(subject, size)
         cdef Slot* slot
-        cdef bytes name
         cdef Matches found
+        if self.slots != NULL:
+            slot = &self.slots[value & (SLOTS - 1)]
+            if slot.hash == value and slot.matches != NULL:
+                found = <Matches>slot.matches
+                if <size_t>len(found.subject) == size and (
+                    same_text(<const uint8_t*><const char*>found.subject, subject, size)
+                ):
+                    return found
+        found = self._find(subject[:size])
+        self._remember(value, found)
+        return found
+
+    cdef int _remember(self, uint64_t value, Matches found) except -1:
+        cdef Slot* slot
+        cdef Matches old
         if self.slots == NULL:
             self.slots = <Slot*>calloc(SLOTS, sizeof(Slot))
             if self.slots == NULL:
                 raise MemoryError
-        slot = &self.slots[value & (SLOTS - 1)]
-        if slot.hash == value and slot.generation == self.generation:
-            name = <bytes>slot.subject
-            if <size_t>len(name) == size and memcmp(<const char*>name, subject, size) == 0:
-                return <Matches>slot.matches
-        name = subject[:size]
-        found = self._find(name)
-        Py_XDECREF(<PyObject*>slot.subject)
-        Py_XDECREF(<PyObject*>slot.matches)
-        Py_INCREF(name)
-        Py_INCREF(found)
-        slot.subject = <void*>name
-        slot.matches = <void*>found
+        found.slot = <uint32_t>(value & (SLOTS - 1))
+        slot = &self.slots[found.slot]
+        if slot.matches != NULL:
+            old = <Matches>slot.matches
+            found.place = old.place
+            self.kept[found.place] = found
+            self.remembered -= old.size()
+        else:
+            found.place = <uint32_t>len(self.kept)
+            self.kept.append(found)
         slot.hash = value
-        slot.generation = self.generation
-        return found
+        slot.matches = <void*>found
+        self.remembered += found.size()
+        if self.remembered > REMEMBERED_MAX:
+            self._forget()
+        return 0
 
     cdef Matches _find(self, bytes subject):
-        cdef Matches found = Matches()
+        cdef Matches found = Matches(subject)
         cdef dict groups = {}
         cdef list tokens = subject.split(b".")
         # A subject with an empty token reaches nobody, not even a subscription to everything.
         if b"" not in tokens:
-            _collect(self.root, tokens, 0, found.plain, groups)
-        found.queues = [list(members) for members in groups.values()]
+            _collect(self.root, tokens, found.plain, groups)
+        found.queues = list(groups.values())
         return found
 
     def matches(self, bytes subject not None):
@@ -211,14 +339,20 @@ cdef class Sublist:
 
     def subscriptions(self):
         """Yield every subscription."""
-        cdef list nodes = [self.root]
+        cdef list nodes = [self.root], held = []
         cdef Node node
         while nodes:
             node = nodes.pop()
-            yield from node.plain
-            for members in node.queues.values():
-                yield from members
-            nodes.extend(node.children.values())
+            _extend(held, node.plain)
+            if node.queues is not None:
+                for members in node.queues.values():
+                    _extend(held, members)
+            yield from held
+            held.clear()
+            if type(node.literals) is dict:
+                nodes.extend((<dict>node.literals).values())
+            elif node.literals is not None:
+                nodes.append(node.literals)
             if node.star is not None:
                 nodes.append(node.star)
             if node.rest is not None:
@@ -226,54 +360,54 @@ cdef class Sublist:
 
     def statistics(self):
         """Give inserts, removes, subjects remembered, and their fan-outs: largest and total."""
-        cdef Py_ssize_t place, fanout, cached = 0, largest = 0, total = 0
+        cdef Py_ssize_t fanout, largest = 0, total = 0
         cdef Matches found
-        cdef uint64_t changes = self.generation - 1
-        if self.slots != NULL:
-            for place in range(SLOTS):
-                if self.slots[place].generation == self.generation:
-                    found = <Matches>self.slots[place].matches
-                    fanout = len(found.plain) + len(found.queues)
-                    cached += 1
-                    total += fanout
-                    largest = max(largest, fanout)
-        return (changes + self.count) // 2, (changes - self.count) // 2, cached, largest, total
+        for found in self.kept:
+            fanout = len(found.plain) + len(found.queues)
+            total += fanout
+            largest = max(largest, fanout)
+        inserts, removes = (self.changes + self.count) // 2, (self.changes - self.count) // 2
+        return inserts, removes, len(self.kept), largest, total
 
     @property
     def cached(self):
         """How many subjects are remembered right now."""
-        cdef Py_ssize_t place, total = 0
-        if self.slots != NULL:
-            for place in range(SLOTS):
-                total += self.slots[place].generation == self.generation
-        return total
+        return len(self.kept)
 
 
-cdef _take(Node node, list plain, dict groups):
-    cdef dict members
-    if node.plain:
-        plain.extend(node.plain)
-    for queue, members in node.queues.items():
-        groups.setdefault(queue, []).extend(members)
+cdef int _take(Node node, list plain, dict groups) except -1:
+    _extend(plain, node.plain)
+    if node.queues is not None:
+        for queue, members in node.queues.items():
+            _extend(groups.setdefault(queue, []), members)
+    return 0
 
 
-cdef _collect(Node node, list tokens, Py_ssize_t place, list plain, dict groups):
-    # The order is the reference's: it decides whose subscription hears that nobody answers.
-    cdef Py_ssize_t last = len(tokens) - 1
+cdef int _collect(Node node, list tokens, list plain, dict groups) except -1:
+    # The order is the reference's: it decides whose subscription hears that nobody answers. Ways
+    # that are still to go are kept in a list: as calls, a long subject could exhaust the stack.
+    cdef Py_ssize_t place = 0, last = len(tokens) - 1
+    cdef list ways = []
     cdef Node child
     while True:
         if node.rest is not None:
             _take(node.rest, plain, groups)
-        child = node.children.get(tokens[place])
+        child = node.literal(tokens[place])
         if place == last:
             if child is not None:
                 _take(child, plain, groups)
             if node.star is not None:
                 _take(node.star, plain, groups)
-            return
-        if node.star is not None:
-            _collect(node.star, tokens, place + 1, plain, groups)
-        if child is None:
-            return
-        node = child
-        place += 1
+        elif node.star is not None:
+            if child is not None:
+                ways.append((child, place + 1))
+            node = node.star
+            place += 1
+            continue
+        elif child is not None:
+            node = child
+            place += 1
+            continue
+        if not ways:
+            return 0
+        node, place = ways.pop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import ssl
@@ -86,6 +87,16 @@ class Dialogue:
         finally:
             self._socket.settimeout(WAIT_S)
         return False
+
+    def end_tls(self, *lines: str) -> None:
+        """Send lines and the end of TLS in one packet; wait until the server has ended it too."""
+        assert isinstance(self._socket, ssl.SSLSocket)
+        # The kernel keeps what is smaller than a packet for a fifth of a second.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        self.send(*lines)
+        # What the server was just sending may cross our end of TLS.
+        with contextlib.suppress(ssl.SSLError):
+            self._socket = self._socket.unwrap()
 
     def close(self) -> None:
         self._socket.close()

@@ -283,29 +283,29 @@ cdef class Sublist:
         return 0
 
     cdef Matches match(self, const uint8_t* subject, size_t size):
-        cdef uint64_t value = hash_subject(subject, size)
-        cdef uint64_t start_value = 0
+        cdef uint64_t value, start_value = 0
         cdef size_t start = size
-        cdef Matches found = self._recall(value, subject, size)
+        cdef Matches found
+        if size and subject[size - 1] == 46:
+            # Reaches nobody, and is the key of what others share.
+            return self._find(subject[:size])
+        value = hash_subject(subject, size)
+        found = self._recall(value, subject, size)
         if found is not None:
             return found
-        # Every request has a reply of its own, which only its last token tells from the others; a
-        # subject that ends with a dot is the key of such answers, and reaches nobody itself.
+        # Every request has a reply of its own, which only its last token tells from the others.
         while start and subject[start - 1] != 46:
             start -= 1
-        if start and start < size:
+        if start:
             start_value = hash_subject(subject, start)
             found = self._recall(start_value, subject, start)
             if found is not None:
                 return found
         found = self._find(subject[:size])
-        if start == size and size:
-            return found
         if found.is_any_last and start:
             found.subject = subject[:start]
-            self._remember(start_value, found)
-        else:
-            self._remember(value, found)
+            value = start_value
+        self._remember(value, found)
         return found
 
     cdef Matches _recall(self, uint64_t value, const uint8_t* key, size_t size):

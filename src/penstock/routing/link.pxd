@@ -73,6 +73,7 @@ cdef class Link(Receiver):
 
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1
     cdef int consume(self, const uint8_t* data, size_t size) except -1
+    cdef int _consume_read(self, uint8_t* data, size_t size) except -1
     cdef Py_ssize_t _parse(self, const uint8_t* data, size_t size) except -2
     cdef Py_ssize_t _publish(
         self, const uint8_t* start, size_t available, size_t line_bytes, const Line* line,

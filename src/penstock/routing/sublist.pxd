@@ -47,6 +47,8 @@ cdef class Matches:
     # What it is remembered under: the subject, or all of it before the last token.
     cdef bytes subject
     cdef bint is_any_last
+    # Nobody subscribed.
+    cdef bint is_nobody
     # Where it is remembered, and which of those that are.
     cdef uint32_t slot
     cdef uint32_t place

@@ -203,6 +203,10 @@ BENCH_PIECES_AHEAD = 4
 """Pieces that publishers may be ahead of their slowest receiver: 2 MiB stay in the processor's
 caches. From 32 MiB on, half of the usual `max_pending`, servers would slow publishers down."""
 
+BENCH_PIECES_UNPACED = 16
+"""Pieces that a publisher without receivers sends between two reports: 8 MiB. Three thousand
+reports a second would keep a core from the server that is measured."""
+
 BENCH_WAIT_S = 60.0
 """Seconds that a load process waits for a server, or for a message, before it gives up."""
 

@@ -23,7 +23,9 @@ from penstock.protocol.operations cimport (
     Line, PublishLine, parse_size, put_number, read_line, read_publish, split_arguments,
 )
 from penstock.routing.outbox cimport Outbox
-from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
+from penstock.routing.sublist cimport (
+    Frame, Matches, Receiver, Sublist, Subscription, same_text,
+)
 
 cdef extern from "sys/socket.h" nogil:
     ssize_t c_recv "recv"(int fd, void* data, size_t size, int flags)
@@ -504,14 +506,37 @@ cdef class Link(Receiver):
         return self._pass_on(frame)
 
     cdef int _pass_on(self, const Frame* frame) except -1:
-        cdef Matches found = self.sublist.match(frame.subject, frame.subject_size)
+        cdef Matches found = None
+        cdef bint is_nobody
         cdef int taken = 0
-        if not found.is_nobody:
+        if (
+            frame.subject_size == self.latest_size and self.latest_epoch == self.sublist.epoch
+            and same_text(self.latest_subject, frame.subject, frame.subject_size)
+        ):
+            is_nobody = self.latest_nobody
+            if not is_nobody:
+                found = <Matches>self.latest
+        else:
+            found = self._look_up(frame)
+            is_nobody = found.is_nobody
+        if not is_nobody:
             taken = _route_to(self.hub, found, self, frame)
             _spend(self, taken)
         if not taken and self.no_responders and frame.reply_size:
             self._answer_no_responders(frame)
         return 0
+
+    cdef Matches _look_up(self, const Frame* frame):
+        # Who subscribed to the frame's subject; remembered for the next publish, where it can be.
+        cdef Matches found = self.sublist.match(frame.subject, frame.subject_size)
+        self.latest_size = 0
+        if found.is_kept and frame.subject_size <= sizeof(self.latest_subject):
+            self.latest = <void*>found
+            self.latest_epoch = self.sublist.epoch
+            self.latest_nobody = found.is_nobody
+            self.latest_size = <uint8_t>frame.subject_size
+            memcpy(self.latest_subject, frame.subject, frame.subject_size)
+        return found
 
     cdef int _answer_no_responders(self, const Frame* frame) except -1:
         # Nobody got a request: its sender is told, on its own subscription to the reply.

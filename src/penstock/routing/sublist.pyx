@@ -24,6 +24,8 @@ cdef enum:
     # to everything would otherwise stand in the answer of every subject.
     REMEMBERED_MAX = 1048576
 
+cdef uint64_t sublists_made = 0
+
 
 cdef class Receiver:
     """Who is given messages."""
@@ -209,25 +211,16 @@ cdef inline uint64_t hash_subject(const uint8_t* text, size_t size) noexcept nog
     return value ^ (value >> 17)
 
 
-cdef inline bint same_text(const uint8_t* one, const uint8_t* other, size_t size) noexcept nogil:
-    # As memcmp, without a call for the length of most subjects.
-    cdef uint64_t a, b, c, d
-    if size < 8 or size > 16:
-        return memcmp(one, other, size) == 0
-    memcpy(&a, one, 8)
-    memcpy(&b, other, 8)
-    memcpy(&c, one + size - 8, 8)
-    memcpy(&d, other + size - 8, 8)
-    return a == b and c == d
-
-
 cdef class Sublist:
     """The subscriptions of one account; see the module."""
 
     def __cinit__(self):
+        global sublists_made
         self.root = Node(b"")
         self.slots = NULL
         self.kept = []
+        sublists_made += 1
+        self.epoch = sublists_made << 40
 
     def __dealloc__(self):
         free(self.slots)
@@ -278,8 +271,10 @@ cdef class Sublist:
         if self.kept:
             for found in self.kept:
                 self.slots[found.slot].matches = NULL
+                found.is_kept = False
             self.kept = []
             self.remembered = 0
+            self.epoch += 1
         return 0
 
     cdef Matches match(self, const uint8_t* subject, size_t size):
@@ -345,11 +340,14 @@ cdef class Sublist:
             found.place = old.place
             self.kept[found.place] = found
             self.remembered -= old.size()
+            old.is_kept = False
+            self.epoch += 1
         else:
             found.place = <uint32_t>len(self.kept)
             self.kept.append(found)
         slot.hash = value
         slot.matches = <void*>found
+        found.is_kept = True
         self.remembered += found.size()
         if self.remembered > REMEMBERED_MAX:
             self._forget()

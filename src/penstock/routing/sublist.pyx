@@ -422,9 +422,9 @@ cdef int _take(Node node, list plain, dict groups) except -1:
 
 
 cdef int _collect(Node node, list tokens, list plain, dict groups) except -1:
-    # Gather who subscribed; 1 where any other last token would have given the same. The order is the
-    # reference's: it decides whose subscription hears that nobody answers. Ways that are still to go
-    # are kept in a list: as calls, a long subject could exhaust the stack.
+    # Gather who subscribed; 1 where any other last token would have given the same. The order is
+    # the reference's: it decides whose subscription hears that nobody answers. Ways that are still
+    # to go are kept in a list: as calls, a long subject could exhaust the stack.
     cdef Py_ssize_t place = 0, last = len(tokens) - 1
     cdef list ways = []
     cdef Node child

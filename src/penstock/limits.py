@@ -160,3 +160,24 @@ escaped. A longer one is refused before it is gathered."""
 
 READ_CHUNK_BYTES = 1 * MIB
 """What is read at once of a file that is gone through from end to end."""
+
+JSON_DEPTH_MAX = 10_000
+"""Arrays and objects within each other in a request's JSON. The reference server's own bound, so
+that what one refuses the other refuses; a level costs some bytes and no stack."""
+
+STREAM_NAME_LENGTH_MAX = 255
+"""Bytes of a stream's name: it is also the name of a folder."""
+
+DESCRIPTION_BYTES_MAX = 4 * KIB
+"""A description of a stream or consumer; it is kept in memory and sent with every info."""
+
+METADATA_BYTES_MAX = 128 * KIB
+"""Keys and values of a stream's or consumer's metadata together, for the same reason."""
+
+REPLICAS_MAX = 5
+"""Copies of a stream: more cost more than they save, for a group waits for most of them."""
+
+SUBJECT_PAIRS_MAX = 4_000_000
+"""Subjects of one request compared with others, in pairs: about a second's work. Of a stream's own
+subjects only those that begin alike are compared; two thousand patterns under one token come to
+this."""

@@ -125,7 +125,8 @@ class NatsClient:
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self._stream = self._socket.makefile("rb")
-        self._stream.readline()
+        info = json.loads(self._stream.readline().removeprefix(b"INFO "))
+        self.server_version: str = info["version"]
         connect = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
         self._send(b"CONNECT " + json.dumps(connect).encode() + b"\r\n")
         self._subscription_ids = itertools.count(1)

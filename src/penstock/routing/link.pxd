@@ -17,6 +17,8 @@ cdef class Hub:
     cdef uint8_t* buffer
     cdef size_t buffer_bytes
     cdef list dirty
+    # Receivers that want to know when the buffer at hand is done.
+    cdef list finishing
     cdef uint64_t random_state
     # Whose message is being routed, borrowed; NULL while none is.
     cdef void* source

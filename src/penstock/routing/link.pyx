@@ -55,6 +55,7 @@ cdef class Hub:
             raise MemoryError
         self.buffer_bytes = READ_BYTES
         self.dirty = []
+        self.finishing = []
 
     def __init__(self, uint64_t seed):
         """`seed` starts the choice among queue members."""
@@ -97,8 +98,11 @@ cdef class Hub:
     cpdef flush(self):
         """Send what was gathered for every receiver, one system call each."""
         cdef Link link
-        cdef list dirty = self.dirty
+        cdef list dirty
         cdef Py_ssize_t done = 0
+        while self.finishing:
+            (<Receiver>self.finishing.pop()).finish()
+        dirty = self.dirty
         if not dirty:
             return
         self.dirty = []

@@ -25,6 +25,8 @@ cdef struct Frame:
 cdef class Receiver:
     # Who is given messages: a connection, or a part of the server.
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1
+    # The buffer whose messages it was given has come to its end; for those that asked the hub.
+    cdef int finish(self) except -1
 
 
 cdef class Subscription:

@@ -31,6 +31,9 @@ cdef class Receiver:
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
         raise NotImplementedError
 
+    cdef int finish(self) except -1:
+        return 0
+
 
 cdef class Subscription:
     """One subscription."""

@@ -39,6 +39,7 @@ from penstock.security.authenticator import Authenticator, Identity
 from penstock.security.identifiers import new_nonce, new_server_id, new_xkey
 from penstock.server.encryption import note_encryption, tls_terms
 from penstock.server.identities import Identities
+from penstock.server.jetstream import JetStreamService
 from penstock.server.log import Log
 from penstock.server.monitoring import Monitoring, ServerSource, closed_facts
 from penstock.server.rights import Rights
@@ -80,6 +81,7 @@ class Server:
         self.config_digest = ""
         self.ask_reload: Callable[[], None] | None = None
         self.source = ServerSource(self)
+        self.jetstream: JetStreamService | None = None
         self.monitoring = Monitoring(self, self.source)
         self.system = SystemServices(self)
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by start
@@ -137,6 +139,7 @@ class Server:
             "tls_verify": _true(tls is not None and (tls.verify or tls.verify_and_map)),
             "tls_available": _true(tls is not None and options.allow_non_tls),
             "max_payload": connection.max_payload,
+            "jetstream": _true(self.jetstream is not None),
             "client_id": connection.cid,
             "client_ip": connection.ip,
             "nonce": connection.nonce or None,
@@ -313,6 +316,10 @@ class Server:
             port = self.options.http_port or self.options.https_port
             raise _cannot_listen("monitoring", self.options.http_host, port, error) from None
         self.system.start()
+        jetstream = self.options.jetstream
+        if jetstream is not None and jetstream.enabled:
+            self.jetstream = JetStreamService(self, jetstream)
+            self.jetstream.start()
         for listener in self._listeners:
             listener.start()
 
@@ -350,6 +357,8 @@ class Server:
         self.close_doors()
         await self.monitoring.stop()
         self.system.stop()
+        if self.jetstream is not None:
+            self.jetstream.stop()
         for connection in self.clients():
             connection.close(ClosedReason.SERVER_SHUTDOWN)
         if self._password_threads is not None:

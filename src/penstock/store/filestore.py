@@ -35,6 +35,7 @@ from penstock.store.building import make_folders
 from penstock.store.checkpoint import drop_checkpoint, write_checkpoint
 from penstock.store.compaction import reclaim
 from penstock.store.engine import Engine
+from penstock.store.intake import Intake
 from penstock.store.interface import (
     DurableCallback,
     FilteredState,
@@ -158,6 +159,10 @@ class FileStore:
             retention.enforce_totals(engine)
         engine.changed()
         return seq, now_ns
+
+    def intake(self) -> Intake:
+        """Give the quick way in for plain messages; good until `reset` or `restore`."""
+        return Intake(self._engine)
 
     def store_raw(
         self,

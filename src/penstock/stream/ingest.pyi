@@ -1,0 +1,37 @@
+from typing import Protocol
+
+from penstock.routing.link import Hub
+from penstock.routing.sublist import Receiver, Sublist
+from penstock.store.intake import Intake
+
+class Careful(Protocol):
+    """The Python half of a stream's publish path."""
+
+    def take(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+        """Judge and store a message that wants a closer look."""
+    def on_stored(self) -> None:
+        """Messages came in the quick way, and the buffer they came in is done."""
+
+class Ingest(Receiver):
+    """One stream's publish path."""
+
+    careful: bool
+    silent: bool
+    @property
+    def durable_seq(self) -> int: ...
+    @property
+    def waiting_count(self) -> int:
+        """How many acknowledgements wait."""
+    def __init__(
+        self, hub: Hub, sublist: Sublist, stream: Careful, ack_start: bytes, ack_end: bytes
+    ) -> None: ...
+    def attach(self, intake: Intake, durable_seq: int) -> None:
+        """Put messages into this store from now on, which is durable up to a sequence."""
+    def finish_batch(self) -> None:
+        """Have what was taken so far made durable, before the end of the buffer."""
+    def hold(self, seq: int, reply: bytes, body: bytes) -> None:
+        """Answer `reply` with `body` when a sequence is durable, behind all that waits."""
+    def plain_ack(self, seq: int) -> bytes:
+        """Give the acknowledgement of a message of which there is nothing more to say."""
+    def release(self, durable_seq: int) -> None:
+        """Send the acknowledgements of what is durable."""

@@ -1,0 +1,216 @@
+"""The compiled half of a stream's publish path: from a published message to its acknowledgement.
+
+A message without headers, on a stream whose configuration wants nothing special, goes straight into
+the store's active block and leaves its acknowledgement waiting for its sequence; it costs no Python
+object. Everything else is handed to the stream's Python half, which stores it and leaves the
+acknowledgement here too. `release` sends what has become durable.
+
+What always holds: no acknowledgement leaves before its message is durable, and none overtakes that
+of an earlier message.
+
+One thread: the event loop's.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memmove
+
+from penstock.protocol.operations cimport put_number
+from penstock.routing.link cimport Hub, route
+from penstock.routing.sublist cimport Frame, Receiver, Sublist, Subscription
+from penstock.store.intake cimport Intake
+
+from penstock.errors import PenstockError
+
+cdef enum:
+    # A queue that grew beyond this gives its memory back when it runs empty.
+    ROOM_KEPT = 262144
+
+
+cdef struct Waiting:
+    uint64_t seq
+    uint32_t reply_size
+    uint32_t body_size
+
+
+cdef class AckQueue:
+    """Acknowledgements in the order in which they will be sent."""
+
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef uint8_t* reserve(self, size_t more) except NULL:
+        cdef size_t room = self.room if self.room else 4096
+        cdef uint8_t* grown
+        if self.end + more <= self.room:
+            return self.data + self.end
+        if self.start:
+            memmove(self.data, self.data + self.start, self.end - self.start)
+            self.end -= self.start
+            self.start = 0
+        while room < self.end + more:
+            room *= 2
+        if room > self.room:
+            grown = <uint8_t*>realloc(self.data, room)
+            if grown == NULL:
+                raise MemoryError
+            self.data = grown
+            self.room = room
+        return self.data + self.end
+
+    cdef int put(
+        self, uint64_t seq, const uint8_t* reply, size_t reply_size, const uint8_t* body,
+        size_t body_size,
+    ) except -1:
+        cdef Waiting head
+        cdef uint8_t* out = self.reserve(sizeof(Waiting) + reply_size + body_size)
+        head.seq = seq
+        head.reply_size = <uint32_t>reply_size
+        head.body_size = <uint32_t>body_size
+        memcpy(out, &head, sizeof(Waiting))
+        memcpy(out + sizeof(Waiting), reply, reply_size)
+        memcpy(out + sizeof(Waiting) + reply_size, body, body_size)
+        self.end += sizeof(Waiting) + reply_size + body_size
+        self.count += 1
+        return 0
+
+
+cdef class Ingest(Receiver):
+    """One stream's publish path; see the module."""
+
+    def __init__(self, Hub hub not None, Sublist sublist not None, stream,
+                 bytes ack_start not None, bytes ack_end not None):
+        """`stream.take(subject, reply, headers, body)` gets what wants a closer look.
+
+        An acknowledgement is `ack_start`, the sequence and `ack_end`.
+        """
+        self.hub = hub
+        self.sublist = sublist
+        self.stream = stream
+        self.ack_start = ack_start
+        self.ack_end = ack_end
+        self.waiting = AckQueue()
+
+    def attach(self, Intake intake not None, uint64_t durable_seq):
+        """Put messages into this store from now on, which is durable up to a sequence."""
+        self.intake = intake
+        self.durable_seq = durable_seq
+
+    @property
+    def waiting_count(self):
+        """How many acknowledgements wait."""
+        return self.waiting.count
+
+    cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
+        cdef uint64_t seq = 0
+        if not self.careful and frame.headers_size == 0 and self._open_batch():
+            seq = self.intake.put(
+                frame.subject, frame.subject_size, NULL, 0, frame.payload, frame.payload_size
+            )
+        if seq == 0:
+            self.stream.take(
+                frame.subject[:frame.subject_size],
+                frame.reply[:frame.reply_size] if frame.reply_size else None,
+                frame.payload[:frame.headers_size],
+                frame.payload[frame.headers_size:frame.payload_size],
+            )
+        elif frame.reply_size and not self.silent:
+            self._hold_plain(seq, frame)
+        return 1
+
+    cdef int _open_batch(self) except -1:
+        # 1 where the intake is ready; 0 where the store takes no writes, which `take` will tell.
+        if self.is_batch_open:
+            return 1
+        try:
+            self.intake.begin()
+        except PenstockError:
+            return 0
+        self.is_batch_open = True
+        self.hub.finishing.append(self)
+        return 1
+
+    cdef int finish(self) except -1:
+        if self.is_batch_open:
+            self.is_batch_open = False
+            self.intake.end()
+            self.stream.on_stored()
+        return 0
+
+    def finish_batch(self):
+        """Have what was taken so far made durable, before the end of the buffer."""
+        self.finish()
+
+    cdef int _hold_plain(self, uint64_t seq, const Frame* frame) except -1:
+        cdef uint8_t[20] digits
+        cdef size_t count = put_number(digits, seq)
+        cdef size_t start_size = len(self.ack_start), end_size = len(self.ack_end)
+        cdef size_t body_size = start_size + count + end_size
+        cdef AckQueue queue = self.waiting
+        cdef Waiting head
+        cdef uint8_t* out = queue.reserve(sizeof(Waiting) + frame.reply_size + body_size)
+        head.seq = seq
+        head.reply_size = <uint32_t>frame.reply_size
+        head.body_size = <uint32_t>body_size
+        memcpy(out, &head, sizeof(Waiting))
+        out += sizeof(Waiting)
+        memcpy(out, frame.reply, frame.reply_size)
+        out += frame.reply_size
+        memcpy(out, <const char*>self.ack_start, start_size)
+        memcpy(out + start_size, digits, count)
+        memcpy(out + start_size + count, <const char*>self.ack_end, end_size)
+        queue.end += sizeof(Waiting) + frame.reply_size + body_size
+        queue.count += 1
+        return 0
+
+    def hold(self, uint64_t seq, bytes reply not None, bytes body not None):
+        """Answer `reply` with `body` when a sequence is durable, behind all that waits."""
+        if seq <= self.durable_seq and not self.waiting.count:
+            self.hub.publish(self.sublist, reply, None, b"", body)
+            return
+        self.waiting.put(
+            seq, <const uint8_t*><const char*>reply, len(reply),
+            <const uint8_t*><const char*>body, len(body),
+        )
+
+    def plain_ack(self, uint64_t seq):
+        """Give the acknowledgement of a message of which there is nothing more to say."""
+        return b"%b%d%b" % (self.ack_start, seq, self.ack_end)
+
+    def release(self, uint64_t durable_seq):
+        """Send the acknowledgements of what is durable."""
+        cdef AckQueue queue = self.waiting
+        cdef AckQueue meanwhile
+        cdef Waiting head
+        cdef Frame frame
+        self.durable_seq = max(self.durable_seq, durable_seq)
+        if not queue.count:
+            return
+        # An answer may be published to this very stream: what it leaves waits in another queue.
+        meanwhile = self.waiting = AckQueue()
+        frame.reply = NULL
+        frame.reply_size = frame.headers_size = 0
+        frame.size_text = frame.headers_text = NULL
+        frame.size_text_size = frame.headers_text_size = 0
+        while queue.count:
+            memcpy(&head, queue.data + queue.start, sizeof(Waiting))
+            if head.seq > self.durable_seq:
+                break
+            frame.subject = queue.data + queue.start + sizeof(Waiting)
+            frame.subject_size = head.reply_size
+            frame.payload = frame.subject + head.reply_size
+            frame.payload_size = head.body_size
+            queue.start += sizeof(Waiting) + head.reply_size + head.body_size
+            queue.count -= 1
+            route(self.hub, self.sublist, None, &frame)
+        if meanwhile.count:
+            memcpy(queue.reserve(meanwhile.end), meanwhile.data, meanwhile.end)
+            queue.end += meanwhile.end
+            queue.count += meanwhile.count
+        self.waiting = queue
+        if not queue.count:
+            queue.start = queue.end = 0
+            if queue.room > ROOM_KEPT:
+                free(queue.data)
+                queue.data = NULL
+                queue.room = 0

@@ -1,0 +1,210 @@
+"""A stream: a configuration, a store, and the subscriptions that feed it.
+
+Messages come in through `Ingest`: the plain ones straight into the store, the others by way of
+`Publishing`, which knows the rules for headers. Their acknowledgements wait until the store says
+that they are durable. What a stream is asked for and how it is changed is here; which streams there
+are is the account's business.
+
+What always holds: an acknowledgement is sent after its message is durable; a configuration is on
+stable storage before anybody is told that it is in force.
+
+One thread: the event loop's. The store commits on a thread of its own and tells the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.clock import Clock
+from penstock.documents.times import Instant
+from penstock.errors import StoreError
+from penstock.format.damage import Damage
+from penstock.routing.link import Hub
+from penstock.routing.sublist import Sublist, Subscription
+from penstock.store.filestore import FileStore
+from penstock.store.vfs import FileSystem
+from penstock.stream.config import StreamConfig
+from penstock.stream.folders import StreamFolder
+from penstock.stream.ingest import Ingest
+from penstock.stream.publishing import Publishing
+from penstock.stream.storage import StoragePolicy, open_store, store_config
+
+
+class StreamHost(Protocol):
+    """What a stream needs of the server that it is part of."""
+
+    hub: Hub
+    clock: Clock
+    files: FileSystem
+    domain: str
+    policy: StoragePolicy
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that owns every stream."""
+        ...
+
+    def log(self, level: str, text: str) -> None:
+        """Write to the log."""
+        ...
+
+
+class Stream:
+    """One stream; see the module."""
+
+    def __init__(
+        self,
+        host: StreamHost,
+        sublist: Sublist,
+        folder: StreamFolder,
+        config: StreamConfig,
+        created: Instant,
+    ) -> None:
+        """Open the store; raises what opening a store raises."""
+        self.host = host
+        self.sublist = sublist
+        self.folder = folder
+        self.config = config
+        self.created = created
+        self.publishing = Publishing(self)
+        self.is_stopped = False
+        self.on_message: list[Callable[[], None]] = []
+        """Called when something was stored: whoever delivers from the stream."""
+
+        self._durable_seq = 0
+        self._is_release_due = False
+        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry_ns = 0
+        self._subscriptions: list[Subscription] = []
+        ends = b',"domain":"%b"}' % host.domain.encode() if host.domain else b"}"
+        start = b'{"stream":"%b","seq":' % config.name.encode()
+        self.ingest = Ingest(host.hub, sublist, self, start, ends)
+        self.store = self._open()
+        self._attach()
+
+    def _open(self) -> FileStore:
+        return open_store(
+            self.config,
+            self.folder.messages_path,
+            self.host.policy,
+            files=self.host.files,
+            clock=self.host.clock,
+            on_durable=self._committed,
+            on_damage=self._damaged,
+        )
+
+    def _attach(self) -> None:
+        self.ingest.attach(self.store.intake(), self.store.state().last_seq)
+        self.ingest.careful = self.publishing.is_careful
+        self.ingest.silent = self.config.no_ack
+
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        return self.config.name
+
+    # Coming and going
+
+    def start(self) -> None:
+        """Take messages from now on."""
+        self._subscribe()
+        self._plan_expiry()
+
+    def _subscribe(self) -> None:
+        for subject in self.config.subjects:
+            sid = b"%d" % (len(self._subscriptions) + 1)
+            subscription = Subscription(self.ingest, subject.encode(), sid)
+            self.sublist.insert(subscription)
+            self._subscriptions.append(subscription)
+
+    def _unsubscribe(self) -> None:
+        for subscription in self._subscriptions:
+            self.sublist.remove(subscription)
+        self._subscriptions.clear()
+
+    def stop(self) -> None:
+        """Take no more messages; all that was taken is durable when this returns."""
+        if self.is_stopped:
+            return
+        self._leave()
+        self.store.stop()
+        self.ingest.release(self.store.durable_seq)
+
+    def delete(self) -> None:
+        """Remove the stream and everything in it."""
+        self._leave()
+        self.store.delete()
+        self.folder.remove()
+
+    def _leave(self) -> None:
+        self.is_stopped = True
+        self._unsubscribe()
+        self.ingest.finish_batch()
+        if self._expiry is not None:
+            self._expiry.cancel()
+
+    def update(self, config: StreamConfig) -> None:
+        """Go over to another configuration, which was checked."""
+        self.folder.write(config, self.created)
+        subjects_differ = config.subjects != self.config.subjects
+        self.config = config
+        self.store.update_config(store_config(config, self.host.policy))
+        self.publishing.configure()
+        self._attach()
+        if subjects_differ:
+            self._unsubscribe()
+            self._subscribe()
+        self._plan_expiry()
+
+    # Messages
+
+    def take(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+        """Judge and store a message that wants a closer look; the compiled half calls this."""
+        self.publishing.take(subject, reply, headers, body)
+
+    def on_stored(self) -> None:
+        """Messages came in; the compiled half calls this at the end of a buffer."""
+        if self._expiry is None:
+            self._plan_expiry()
+        for each in self.on_message:
+            each()
+
+    def _committed(self, durable_seq: int) -> None:
+        # In the committer's thread, or in the loop's where the store is memory.
+        self._durable_seq = durable_seq
+        if not self._is_release_due:
+            self._is_release_due = True
+            self.host.loop.call_soon_threadsafe(self._release)
+
+    def _release(self) -> None:
+        self._is_release_due = False
+        self.ingest.release(self._durable_seq)
+        self.host.hub.flush()
+
+    def _damaged(self, damage: Damage) -> None:
+        self.host.log("ERR", f"JetStream stream {self.name!r}: {damage}")
+
+    # Time
+
+    def _plan_expiry(self) -> None:
+        """Look again when something may have outlived its time."""
+        due_ns = self.store.next_expiry_ns()
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        if due_ns is None or self.is_stopped:
+            return
+        delay_s = max((due_ns - self.host.clock.now_ns()) / 1e9, 0.0)
+        # A timer a day at the most: the wall clock may be set meanwhile.
+        self._expiry = self.host.loop.call_later(min(delay_s, 86_400.0), self._expire)
+
+    def _expire(self) -> None:
+        self._expiry = None
+        try:
+            self.store.expire()
+        except StoreError as error:
+            self.host.log("ERR", f"JetStream stream {self.name!r}: {error}")
+            return
+        self._plan_expiry()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+import weakref
 
 import pytest
 from hypothesis import given, settings
@@ -176,3 +177,117 @@ def test_memory_comes_back_when_subscriptions_go() -> None:
     assert after - before < 100_000
     assert sublist.count == 0
     assert list(sublist.subscriptions()) == []
+
+
+def test_a_subject_of_many_tokens_does_not_exhaust_the_stack() -> None:
+    sublist = Sublist()
+    tokens = 1_000_000
+    wild = subscription(b".".join([b"*"] * tokens))
+    literal = subscription(b".".join([b"a"] * tokens))
+    sublist.insert(wild)
+    sublist.insert(literal)
+
+    assert sublist.matches(literal.subject).plain == [wild, literal]
+    assert sublist.remove(wild)
+    # The other goes with all that it is in.
+    del sublist
+
+
+def test_listeners_to_everything_do_not_fill_the_memory_of_every_subject() -> None:
+    sublist = Sublist()
+    for _ in range(2_000):
+        sublist.insert(subscription(b">"))
+        sublist.insert(subscription(b">", b"q"))
+
+    tracemalloc.start()
+    try:
+        for number in range(3_000):
+            assert len(sublist.matches(b"subject.%d" % number).plain) == 2_000
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    # Twelve million references, were all of them kept.
+    assert peak < 20_000_000
+
+
+class Witness(Receiver):
+    """A receiver whose end can be noticed."""
+
+    sublist: Sublist | None = None
+
+
+def test_nobody_is_remembered_who_has_gone() -> None:
+    sublist = Sublist()
+    witness = Witness()
+    gone = weakref.ref(witness)
+    held = Subscription(witness, b"a.*", b"1")
+    sublist.insert(held)
+    sublist.matches(b"a.b")
+
+    sublist.remove(held)
+    del held, witness
+
+    assert gone() is None
+
+
+def test_a_sublist_that_nobody_holds_takes_its_receivers_along() -> None:
+    sublist = Sublist()
+    witness = Witness()
+    witness.sublist = sublist
+    gone = weakref.ref(witness)
+    sublist.insert(Subscription(witness, b"a.*", b"1"))
+    sublist.matches(b"a.b")
+
+    del sublist, witness
+    gc.collect()
+
+    assert gone() is None
+
+
+@pytest.mark.parametrize("shape", [b"a.b.%d", b"orders.eu.%d.>", b"devices.%d.state"])
+def test_a_subscription_takes_little_memory(shape: bytes) -> None:
+    sublist = Sublist()
+    count = 20_000
+    tracemalloc.start()
+    try:
+        for number in range(count):
+            sublist.insert(subscription(shape % number))
+        total, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    # The subscription itself takes some 170 bytes of it, with its subject.
+    assert total / count < 500
+
+
+@given(
+    held=st.lists(valid_patterns, min_size=1, max_size=6),
+    asked=st.lists(subjects, min_size=2, max_size=12),
+)
+def test_what_is_remembered_of_one_subject_is_right_for_its_neighbours(
+    held: list[bytes], asked: list[bytes]
+) -> None:
+    sublist = Sublist()
+    subscriptions = [subscription(subject) for subject in held]
+    for each in subscriptions:
+        sublist.insert(each)
+
+    # Neighbours differ in their last token alone, and share what is remembered where they may.
+    neighbours = [
+        b".".join([*subject.split(b".")[:-1], last])
+        for subject in asked
+        for last in (b"z", b"a", b"", b"b", b"z")
+    ]
+    for subject in neighbours:
+        assert found(sublist.matches(subject)) == expected(subject, subscriptions), subject
+
+
+def test_replies_that_differ_in_their_last_token_are_remembered_as_one() -> None:
+    sublist = Sublist()
+    sublist.insert(subscription(b"_INBOX.me.*"))
+
+    for number in range(1000):
+        assert len(sublist.matches(b"_INBOX.me.%d" % number).plain) == 1
+
+    assert sublist.cached == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,9 @@ from penstock.stream.updates import checked_update
 from penstock.stream.versioning import for_answer
 from tests.support.executables import WAIT_S
 from tests.support.nats_server import NatsClient, NatsServer
+
+ACCOUNTS = ("$G", "A")
+"""The accounts in which streams are asked for."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +77,26 @@ def ask_reference(client: NatsClient, request: Request) -> bytes:
     return text[:end].encode()
 
 
-def forget_streams(server: NatsServer, client: NatsClient) -> None:
-    """Delete all streams, and wait until the real server has cleared their folders away.
-
-    It does so behind its answer, and a stream of the same name cannot be made meanwhile.
-    """
+def forget_streams(client: NatsClient) -> None:
     for name in client.api("STREAM.NAMES")["streams"] or ():
         client.api(f"STREAM.DELETE.{name}")
+
+
+def wait_until_cleared(server: NatsServer, names: Collection[str]) -> None:
+    """Wait until nothing is left of streams with these names.
+
+    The real server clears folders away behind its answer, an account's empty one included, and
+    until then a stream of the same name may fail to be made.
+    """
     give_up_s = time.monotonic() + WAIT_S
-    while any(server.store_dir.glob("jetstream/*/streams/*")):
-        assert time.monotonic() < give_up_s, "the real server keeps folders of deleted streams"
-        os.sched_yield()
+    folders = {folder for name in names for folder in (name, f".{name}")}
+    for account in ACCOUNTS:
+        streams = server.store_dir / "jetstream" / account / "streams"
+        # With something in it, an account's folder stays.
+        (streams / ".kept").mkdir(exist_ok=True, parents=True)
+        while not folders.isdisjoint(os.listdir(streams)):
+            assert time.monotonic() < give_up_s, f"{names} are still there"
+            os.sched_yield()
 
 
 @dataclass
@@ -137,10 +149,15 @@ class OurRules:
 
 
 def differences(
-    client: NatsClient, rules: OurRules, requests: tuple[Request, ...]
-) -> Iterator[tuple[str, Mapping[str, str]]]:
+    server: NatsServer, client: NatsClient, rules: OurRules, case: Case
+) -> list[tuple[str, Mapping[str, str]]]:
     """Put the requests of one case to both; give those whose answers differ."""
-    for request in requests:
+    wait_until_cleared(server, {request.name for request in case})
+    found: list[tuple[str, Mapping[str, str]]] = []
+    for request in case:
         theirs, ours = ask_reference(client, request), rules.ask(request)
         if theirs != ours:
-            yield str(request), {"theirs": theirs.decode(), "ours": ours.decode()}
+            found.append((str(request), {"theirs": theirs.decode(), "ours": ours.decode()}))
+    if rules.streams:
+        forget_streams(client)
+    return found

@@ -42,8 +42,7 @@ def answers_that_differ(
     with reference.connect() as client:
         for case in cases:
             rules = OurRules(client.server_version, server=server, account=account)
-            found += differences(client, rules, case)
-            forget_streams(reference, client)
+            found += differences(reference, client, rules, case)
     return found
 
 
@@ -135,8 +134,7 @@ def test_an_answer_that_differs_is_found(reference: NatsServer) -> None:
     rules = OurRules("another version")
 
     with reference.connect() as client:
-        found = list(differences(client, rules, (create(), create(max_msgs=1))))
-        forget_streams(reference, client)
+        found = differences(reference, client, rules, (create(), create(max_msgs=1)))
 
     assert [request for request, _ in found] == ['CREATE {"name": "S"}']
 
@@ -144,7 +142,7 @@ def test_an_answer_that_differs_is_found(reference: NatsServer) -> None:
 def test_the_two_sides_are_asked_the_same_way(reference: NatsServer) -> None:
     with reference.connect() as client:
         answer = ask_reference(client, create("T", max_msgs=3))
-        forget_streams(reference, client)
+        forget_streams(client)
 
     assert answer.startswith(b'{"name":"T","subjects":["T"],"retention":"limits"')
     assert answer == OurRules(client.server_version).ask(create("T", max_msgs=3))

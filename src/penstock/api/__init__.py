@@ -1,6 +1,4 @@
-"""The JetStream API: requests on `$JS.API.>` and their answers.
+"""The JetStream API as documents: what clients ask, and what they are answered.
 
-`endpoints` is the table of what can be asked, `dispatch` finds the entry and answers; the handlers
-are in modules by what they are about. Nothing here knows of sockets, and nothing changes state but
-through streams and consumers.
+`requests` and `responses` declare them; there are no handlers yet. Pure.
 """

@@ -41,9 +41,7 @@ def stream_document(call: Call, stream: Stream) -> dict[str, Any]:
 def create(call: Call) -> dict[str, Any]:
     """Make a stream."""
     request = decode_request(StreamConfigRequest, call.body, strict=call.service.strict)
-    stream, is_new = call.account.create(
-        request, name=call.names[0], server=call.service.limits
-    )
+    stream, is_new = call.account.create(request, name=call.names[0], server=call.service.limits)
     document = stream_document(call, stream)
     return document | {"did_create": True} if is_new else document
 

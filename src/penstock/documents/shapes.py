@@ -26,7 +26,7 @@ from typing import Annotated, Any, Final, Protocol, Self
 import msgspec
 
 from penstock.documents.scanning import Kind, Node
-from penstock.documents.times import Instant, parse_instant
+from penstock.documents.times import ZERO_TIME, Instant, parse_instant
 from penstock.errors import InternalError, InvalidDocument
 from penstock.protocol.quoting import quoted
 
@@ -187,10 +187,12 @@ class _Flag(_Scalar):
 class _Time(_Scalar):
     go_type = "time.Time"
 
-    def zero(self) -> None:
-        return None
+    def zero(self) -> Instant:
+        return ZERO_TIME
 
     def read(self, node: Node, old: Any, reading: Reading) -> Any:
+        if node.kind is Kind.NULL:
+            return old
         if node.kind is not Kind.STRING:
             raise reading.mismatch(str(node.kind), self.go_type)
         return parse_instant(node.text)
@@ -282,12 +284,17 @@ class _Array:
         return not value
 
 
-class _Texts:
-    """Texts by name."""
+@dataclass(frozen=True, slots=True)
+class _Map:
+    """Values by name."""
 
-    go_type = "map[string]string"
+    item: Shape
 
-    def zero(self) -> dict[str, str]:
+    @property
+    def go_type(self) -> str:
+        return f"map[string]{self.item.go_type}"
+
+    def zero(self) -> dict[str, Any]:
         return {}
 
     def read(self, node: Node, old: Any, reading: Reading) -> Any:
@@ -298,15 +305,15 @@ class _Texts:
         draft = dict(old)
         for key, item in zip(node.keys, node.items, strict=True):
             reading.path.append(key)
-            draft[key] = TEXT.read(item, "", reading)
+            draft[key] = self.item.read(item, self.item.zero(), reading)
             reading.path.pop()
         return draft
 
     def finish(self, draft: Any) -> Any:
-        return draft
+        return {key: self.item.finish(value) for key, value in draft.items()}
 
     def plain(self, value: Any) -> Any:
-        return dict(sorted(value.items()))
+        return {key: self.item.plain(value[key]) for key in sorted(value)}
 
     def is_empty(self, value: Any) -> bool:
         return not value
@@ -409,7 +416,7 @@ def _shape(hint: Any) -> Shape:
     if typing.get_origin(bare) is tuple:
         return _Array(_shape(arguments[0]), POINTER in _marks(arguments[0]))
     if typing.get_origin(bare) is dict:
-        return _Texts()
+        return _Map(_shape(arguments[1]))
     if isinstance(bare, type) and issubclass(bare, Word):
         return _OneOf(bare)
     if isinstance(bare, type) and issubclass(bare, msgspec.Struct):

@@ -51,6 +51,9 @@ class Instant:
         return timestamp(self.time_ns, offset_s=self.offset_s)
 
 
+ZERO_TIME: Final = Instant(ZERO_TIME_NS)
+
+
 def timestamp(time_ns: int, *, offset_s: int = 0) -> str:
     """Write Unix nanoseconds as RFC 3339, without zeros at the end."""
     seconds, rest_ns = divmod(time_ns, SECOND_NS)

@@ -46,7 +46,9 @@ cdef class Matches:
     # The subscriptions of one literal subject: plain ones, and a list for each queue group.
     cdef readonly list plain
     cdef readonly list queues
+    # What it is remembered under: the subject, or all of it before the last token.
     cdef bytes subject
+    cdef bint is_any_last
     # Where it is remembered, and which of those that are.
     cdef uint32_t slot
     cdef uint32_t place
@@ -91,6 +93,7 @@ cdef class Sublist:
     cdef size_t remembered
 
     cdef Matches match(self, const uint8_t* subject, size_t size)
+    cdef Matches _recall(self, uint64_t value, const uint8_t* key, size_t size)
     cdef Matches _find(self, bytes subject)
     cdef int _remember(self, uint64_t value, Matches found) except -1
     cdef int _forget(self) except -1

@@ -286,19 +286,45 @@ cdef class Sublist:
         return 0
 
     cdef Matches match(self, const uint8_t* subject, size_t size):
-        cdef uint64_t value = hash_subject(subject, size)
+        cdef uint64_t value, start_value = 0
+        cdef size_t start = size
+        cdef Matches found
+        if size and subject[size - 1] == 46:
+            # Reaches nobody, and is the key of what others share.
+            return self._find(subject[:size])
+        value = hash_subject(subject, size)
+        found = self._recall(value, subject, size)
+        if found is not None:
+            return found
+        # Every request has a reply of its own, which only its last token tells from the others.
+        while start and subject[start - 1] != 46:
+            start -= 1
+        if start:
+            start_value = hash_subject(subject, start)
+            found = self._recall(start_value, subject, start)
+            if found is not None:
+                return found
+        found = self._find(subject[:size])
+        if found.is_any_last and start:
+            found.subject = subject[:start]
+            value = start_value
+        self._remember(value, found)
+        return found
+
+    cdef Matches _recall(self, uint64_t value, const uint8_t* key, size_t size):
+        # What is remembered under a key, or None.
         cdef Slot* slot
         cdef Matches found
-        if self.slots != NULL:
-            slot = &self.slots[value & (SLOTS - 1)]
-            if slot.hash == value and slot.matches != NULL:
-                found = <Matches>slot.matches
-                if <size_t>len(found.subject) == size and (
-                    same_text(<const uint8_t*><const char*>found.subject, subject, size)
-                ):
-                    return found
-        found = self._find(subject[:size])
-        self._remember(value, found)
+        if self.slots == NULL:
+            return None
+        slot = &self.slots[value & (SLOTS - 1)]
+        if slot.hash != value or slot.matches == NULL:
+            return None
+        found = <Matches>slot.matches
+        if <size_t>len(found.subject) != size or not (
+            same_text(<const uint8_t*><const char*>found.subject, key, size)
+        ):
+            return None
         return found
 
     cdef int _remember(self, uint64_t value, Matches found) except -1:
@@ -331,7 +357,7 @@ cdef class Sublist:
         cdef list tokens = subject.split(b".")
         # A subject with an empty token reaches nobody, not even a subscription to everything.
         if b"" not in tokens:
-            _collect(self.root, tokens, found.plain, groups)
+            found.is_any_last = _collect(self.root, tokens, found.plain, groups)
         found.queues = list(groups.values())
         return found
 
@@ -387,16 +413,19 @@ cdef int _take(Node node, list plain, dict groups) except -1:
 
 
 cdef int _collect(Node node, list tokens, list plain, dict groups) except -1:
-    # The order is the reference's: it decides whose subscription hears that nobody answers. Ways
+    # Gather who subscribed; 1 where any other last token would have given the same. The order is the reference's: it decides whose subscription hears that nobody answers. Ways
     # that are still to go are kept in a list: as calls, a long subject could exhaust the stack.
     cdef Py_ssize_t place = 0, last = len(tokens) - 1
     cdef list ways = []
     cdef Node child
+    cdef bint is_any_last = True
     while True:
         if node.rest is not None:
             _take(node.rest, plain, groups)
         child = node.literal(tokens[place])
         if place == last:
+            if node.literals is not None:
+                is_any_last = False
             if child is not None:
                 _take(child, plain, groups)
             if node.star is not None:
@@ -412,5 +441,5 @@ cdef int _collect(Node node, list tokens, list plain, dict groups) except -1:
             place += 1
             continue
         if not ways:
-            return 0
+            return is_any_last
         node, place = ways.pop()

@@ -75,21 +75,31 @@ class JetStreamService:
 
     def _enable(self, name: str, sublist: object) -> None:
         account = AccountStreams(
-            self, name, sublist, os.path.join(self.path, name), AccountLimits()  # type: ignore[arg-type]
+            self,
+            name,
+            sublist,
+            os.path.join(self.path, name),
+            AccountLimits(),  # type: ignore[arg-type]
         )
         self.accounts[name] = account
         for stream in account.recover():
             state = stream.store.state()
-            self.log("INF", f"  Restored {state.messages:,} messages for stream '{name} > {stream.name}'")
+            self.log(
+                "INF", f"  Restored {state.messages:,} messages for stream '{name} > {stream.name}'"
+            )
         service = Service(lambda *request: self._asked(account, *request))
         account.sublist.insert(Subscription(service, API_PREFIX.encode() + b">", b"1"))
 
     def _asked(
-        self, account: AccountStreams, subject: bytes, reply: bytes | None, headers: bytes,
+        self,
+        account: AccountStreams,
+        subject: bytes,
+        reply: bytes | None,
+        headers: bytes,
         body: bytes,
     ) -> None:
         text = subject.decode("utf-8", "replace")
-        found = ENDPOINTS.find(text[len(API_PREFIX):])
+        found = ENDPOINTS.find(text[len(API_PREFIX) :])
         if found is None or reply is None:
             return
         endpoint, names = found

@@ -47,7 +47,7 @@ def _subjects() -> list[Case]:
     return found
 
 
-def _transforms() -> list[Case]:
+def _pairs() -> list[tuple[str, str]]:
     pairs = [(">", ">"), ("a.*", "b.$1"), ("a.*", "b.{{wildcard(1)}}"), ("a.*", "b"), ("", "x.>")]
     pairs += [
         ("a.*", "b.$2"),
@@ -89,8 +89,12 @@ def _transforms() -> list[Case]:
         (">", "a"),
         ("a.*", "b.{{wildcard(9)}}"),
     ]
+    return pairs
+
+
+def _transforms() -> list[Case]:
     found: list[Case] = []
-    for source, destination in pairs:
+    for source, destination in _pairs():
         pair = {"src": source, "dest": destination}
         found.append(alone(subject_transform=pair))
         # What is no subject at all is refused here, and some of it is not there.
@@ -98,6 +102,11 @@ def _transforms() -> list[Case]:
             found.append(alone(subjects=["s.>"], republish=pair))
         found.append(alone(mirror={"name": "O", "subject_transforms": [pair]}))
         found.append(alone(sources=[{"name": "O", "subject_transforms": [pair]}]))
+    return found
+
+
+def _republished() -> list[Case]:
+    found: list[Case] = []
     found += [alone(republish=value) for value in ({}, {"dest": "r"}, {"src": "S", "dest": "r.>"})]
     found += [alone(republish={"dest": "r.>", "headers_only": True}), alone(republish=None)]
     found += [alone(republish={"dest": "r.>"}, pedantic=True), alone(republish={"dest": "S"})]
@@ -128,7 +137,7 @@ def _transforms() -> list[Case]:
     return found
 
 
-def _origins() -> list[Case]:
+def _origin_documents() -> list[dict[str, Any]]:
     consumer = {"name": "C", "deliver_subject": "d"}
     external = {"api": "$JS.hub.API", "deliver": "hub.deliver"}
     origins: list[dict[str, Any]] = [{"name": "O"}, {"name": ""}, {"name": "a.b"}, {}]
@@ -190,8 +199,12 @@ def _origins() -> list[Case]:
             {"opt_start_time": "2024-01-02T03:04:05Z"},
         )
     ]
+    return origins
+
+
+def _origins() -> list[Case]:
     found: list[Case] = []
-    for origin in origins:
+    for origin in _origin_documents():
         found += [
             alone(mirror=origin),
             alone(sources=[origin]),
@@ -239,6 +252,12 @@ def _origins_together() -> list[Case]:
         found.append((create("O", allow_direct=direct), create(mirror=one)))
         found.append((create("O", allow_direct=direct), create(mirror=one, mirror_direct=True)))
         found.append((create("O", allow_direct=direct), create(mirror=one, pedantic=True)))
+    return found
+
+
+def _origins_changed_and_in_circles() -> list[Case]:
+    one: dict[str, Any] = {"name": "O"}
+    found: list[Case] = []
     found += [
         changed({"mirror": one}, {"mirror": {"name": "P"}}),
         changed({"mirror": one}, {"mirror": one}),
@@ -291,4 +310,11 @@ def _origins_together() -> list[Case]:
     return found
 
 
-CASES: list[Case] = [*_subjects(), *_transforms(), *_origins(), *_origins_together()]
+CASES: list[Case] = [
+    *_subjects(),
+    *_transforms(),
+    *_republished(),
+    *_origins(),
+    *_origins_together(),
+    *_origins_changed_and_in_circles(),
+]

@@ -1,4 +1,6 @@
-"""The JetStream API as documents: what clients ask, and what they are answered.
+"""The JetStream API: requests on `$JS.API.>` and their answers.
 
-`requests` and `responses` declare them; there are no handlers yet. Pure.
+`endpoints` is the table of what can be asked, `dispatch` finds the entry and answers; the handlers
+are in modules by what they are about, and `requests` and `responses` are the documents. Nothing
+here knows of sockets, and nothing changes state but through streams and consumers.
 """

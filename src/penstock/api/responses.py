@@ -1,49 +1,22 @@
-"""What clients are answered from `$JS.API`: a type, and an error or what was asked for.
+"""What clients are answered from `$JS.API`, one class for each thing that is told.
 
-    STREAM_PURGE.answer(StreamPurged(success=True, purged=5))
-    STREAM_PURGE.refusal(ApiError(error_codes.STREAM_NOT_FOUND))
-
-Some fields are written even beside an error; a response type knows its own. Pure.
+An answer is its type and the fields of one or two of these, or its type and an error; some fields
+are written even beside an error (`beside_error`). Written with `documents.encoding.document_of`.
+Pure.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Self
 
 import msgspec
 
-from penstock.documents.encoding import document_of, to_json
+from penstock.documents.encoding import document_of
 from penstock.documents.shapes import OMIT_EMPTY, POINTER, Int, Int64, Uint64
 from penstock.documents.times import ZERO_TIME, Instant
-from penstock.errors import ApiError
 from penstock.stream.allowances import TierLimits
 from penstock.stream.info import StreamInfo
-
-_PREFIX: Final = "io.nats.jetstream.api.v1."
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseType:
-    """A kind of answer; `always` are the parts of it that stand beside an error, too."""
-
-    name: str
-    always: tuple[msgspec.Struct, ...] = ()
-
-    def answer(self, *parts: msgspec.Struct) -> bytes:
-        """Write what was asked for: the fields of the parts, one after the other."""
-        return self._written({}, parts)
-
-    def refusal(self, error: ApiError) -> bytes:
-        """Write why there is nothing."""
-        return self._written({"error": error.document()}, self.always)
-
-    def _written(self, fields: dict[str, Any], parts: tuple[msgspec.Struct, ...]) -> bytes:
-        document: dict[str, Any] = {"type": _PREFIX + self.name} | fields
-        for part in parts:
-            document |= document_of(part)
-        return to_json(document)
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -63,7 +36,7 @@ class StreamNames(Page, frozen=True):
 class StreamList(Page, frozen=True):
     """Streams, and those of which nothing can be told."""
 
-    streams: tuple[Annotated[StreamInfo, POINTER], ...] | None = None
+    streams: tuple[Annotated[StreamInfo, POINTER], ...] = ()
     missing: Annotated[tuple[str, ...], OMIT_EMPTY] = ()
     offline: Annotated[dict[str, str], OMIT_EMPTY] = msgspec.field(default_factory=dict)
 
@@ -166,15 +139,16 @@ class AccountInfo(TierInfo, frozen=True):
     tiers: Annotated[dict[str, TierInfo], OMIT_EMPTY] = msgspec.field(default_factory=dict)
 
 
-ACCOUNT_INFO: Final = ResponseType("account_info_response")
-STREAM_CREATE: Final = ResponseType("stream_create_response")
-STREAM_UPDATE: Final = ResponseType("stream_update_response")
-STREAM_INFO: Final = ResponseType("stream_info_response", (Page(),))
-STREAM_NAMES: Final = ResponseType("stream_names_response", (StreamNames(),))
-STREAM_LIST: Final = ResponseType("stream_list_response", (StreamList(),))
-STREAM_DELETE: Final = ResponseType("stream_delete_response")
-STREAM_PURGE: Final = ResponseType("stream_purge_response", (StreamPurged(),))
-STREAM_MSG_GET: Final = ResponseType("stream_msg_get_response")
-STREAM_MSG_DELETE: Final = ResponseType("stream_msg_delete_response")
-STREAM_SNAPSHOT: Final = ResponseType("stream_snapshot_response")
-STREAM_RESTORE: Final = ResponseType("stream_restore_response", (StreamRestoring(),))
+_BESIDE_ERROR: Final[dict[str, msgspec.Struct]] = {
+    "stream_info_response": Page(),
+    "stream_names_response": StreamNames(),
+    "stream_list_response": StreamList(),
+    "stream_purge_response": StreamPurged(),
+    "stream_restore_response": StreamRestoring(),
+}
+
+
+def beside_error(kind: str) -> dict[str, Any]:
+    """Give the fields that an answer of this type has even where it is an error."""
+    empty = _BESIDE_ERROR.get(kind)
+    return {} if empty is None else document_of(empty)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Measured = dict[str, float]
 BUILD_BATCH_MESSAGES = 10_000
+MATCHES = 100_000
 
 
 def imports() -> Measured:
@@ -131,7 +132,31 @@ def _store_all(store: FileStore, prepared: list[list[Message]]) -> int:
     return sum(map(len, prepared))
 
 
+def match(count: str) -> Measured:
+    """Ask who gets messages of subjects that nobody asked for before, among many subscriptions."""
+    from penstock.routing.sublist import Receiver, Sublist, Subscription
+
+    total = int(count)
+    receiver = Receiver()
+    sublist = Sublist()
+    for number in range(total):
+        wildcard = b"" if number % 10 else b".*"
+        subject = b"orders.eu.%d%b" % (number, wildcard)
+        sublist.insert(Subscription(receiver, subject, b"%d" % number))
+    # A prime step goes everywhere, and meets literals and wildcards alike.
+    numbers = [place * 7919 % total for place in range(min(MATCHES, total))]
+    subjects = [b"orders.eu.%d%b" % (n, b"" if n % 10 else b".paid") for n in numbers]
+    started = time.process_time()
+    found = sum(len(sublist.matches(subject).plain) for subject in subjects)
+    return {
+        "seconds": time.process_time() - started,
+        "matches": len(subjects),
+        "found": found,
+    }
+
+
 TASKS: dict[str, Callable[..., Measured]] = {
+    "match": match,
     "imports": imports,
     "build": build,
     "open": open_store,

@@ -102,6 +102,14 @@ class Sizes:
     """Messages of each workload without a goal."""
 
     expiring: int
+    server_seconds: float
+    """How long one run of messages through a server takes, about."""
+
+    idle_connections: int
+    idle_subscriptions: int
+    open_connections: int
+    subscriptions: int
+    """Of which one server has so many at once."""
 
 
 FULL = Sizes(
@@ -118,6 +126,11 @@ FULL = Sizes(
     latencies=500,
     worked=1_000_000,
     expiring=100_000,
+    server_seconds=1.5,
+    idle_connections=1_000,
+    idle_subscriptions=100_000,
+    open_connections=5_000,
+    subscriptions=1_000_000,
 )
 QUICK = Sizes(
     "quick",
@@ -133,6 +146,11 @@ QUICK = Sizes(
     latencies=200,
     worked=100_000,
     expiring=20_000,
+    server_seconds=0.2,
+    idle_connections=200,
+    idle_subscriptions=20_000,
+    open_connections=500,
+    subscriptions=100_000,
 )
 TINY = Sizes(
     "tiny",
@@ -148,6 +166,11 @@ TINY = Sizes(
     latencies=5,
     worked=2_000,
     expiring=500,
+    server_seconds=0.01,
+    idle_connections=5,
+    idle_subscriptions=50,
+    open_connections=5,
+    subscriptions=500,
 )
 SIZES = {sizes.name: sizes for sizes in (FULL, QUICK, TINY)}
 
@@ -220,9 +243,9 @@ def block_bytes(path: Path) -> int:
 # Processes of their own
 
 
-def resident_bytes() -> int:
-    """Give this process's resident memory."""
-    return _status("VmRSS")
+def resident_bytes(process: int | str = "self") -> int:
+    """Give the resident memory of this process, or of another."""
+    return _status("VmRSS", process)
 
 
 def peak_resident_bytes() -> int:
@@ -230,8 +253,8 @@ def peak_resident_bytes() -> int:
     return _status("VmHWM")
 
 
-def _status(name: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
+def _status(name: str, process: int | str = "self") -> int:
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith(name + ":"):
             return int(line.split()[1]) * 1024
     raise LookupError(name)

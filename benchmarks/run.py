@@ -13,6 +13,7 @@ import os
 import platform
 import shutil
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    server_memory,
+    server_throughput,
     store_append,
     store_latency,
     store_load,
@@ -35,6 +38,7 @@ from benchmarks import (
     store_workloads,
 )
 from benchmarks.measure import FULL, QUICK, ROOT, SIZES, Row, Sizes
+from penstock.bench.servers import find_executable
 
 RESULTS = ROOT / "benchmarks" / "results"
 README_START = "<!-- bench:start -->"
@@ -50,6 +54,8 @@ BENCHES: dict[str, Callable[[Sizes, Path], list[Row]]] = {
     "memory": store_memory.run,
     "latency": store_latency.run,
     "workloads": store_workloads.run,
+    "server": server_throughput.run,
+    "server-memory": server_memory.run,
 }
 
 
@@ -64,6 +70,7 @@ def describe_machine(folder: Path) -> dict[str, Any]:
         "disk": _disk(folder),
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
+        "nats_server": _nats_server(),
     }
 
 
@@ -80,6 +87,13 @@ def _disk(folder: Path) -> str:
     holding = [mount for mount in mounts if folder.resolve().is_relative_to(mount[1])]
     device, point, kind = max(holding, key=lambda mount: len(mount[1]))[:3]
     return f"{device} ({kind}) on {point}"
+
+
+def _nats_server() -> str:
+    """Give the version of the server that ours is compared with."""
+    command = [find_executable(server_throughput.REFERENCE), "--version"]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True)
+    return answer.stdout.rpartition("v")[2].strip()
 
 
 def measure(names: list[str], sizes: Sizes, folder: Path, console: Console) -> dict[str, Any]:
@@ -139,7 +153,8 @@ def title(document: dict[str, Any]) -> str:
     return (
         f"{document['started'][:10]}, {document['sizes']} size: {machine['cores']} cores of"
         f" {machine['processor']}, Linux {machine['kernel']}, {machine['disk']},"
-        f" Python {machine['python']}, SQLite {machine['sqlite']}"
+        f" Python {machine['python']}, SQLite {machine['sqlite']},"
+        f" nats-server {machine['nats_server']}"
     )
 
 

@@ -2,60 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from penstock.client import client as client_module
-from penstock.client.client import Address, Client, parse_url
-from penstock.errors import AuthorizationError, FormatError, UsageError
-from tests.conformance.servers import OURS, REFERENCE, RunningServer
+from penstock.client.client import Client
+from penstock.errors import (
+    AuthorizationError,
+    CannotConnect,
+    FormatError,
+    RefusedByServer,
+    UsageError,
+)
+from penstock.testing.servers import BOTH, ServerProcess, reference_server, server_process
 
 CONFIG = "no_auth_user: guest, authorization { users: [ {user: guest}, {user: u, password: p} ] }"
 
 
-@pytest.fixture(scope="module", params=[REFERENCE, OURS], ids=["reference", "ours"])
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunningServer]:
+@pytest.fixture(scope="module", params=BOTH)
+def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     """Give a running server."""
-    config = tmp_path_factory.mktemp("client") / "server.conf"
-    config.write_text(CONFIG)
-    with RunningServer(request.param, config) as running:
+    with server_process(request.param, settings=CONFIG) as running:
         yield running
 
 
 @pytest.fixture
-def client(server: RunningServer) -> Iterator[Client]:
+def client(server: ServerProcess) -> Iterator[Client]:
     """Give a connected client."""
     with Client.connect(f"127.0.0.1:{server.port}") as connected:
         yield connected
-
-
-@pytest.mark.parametrize(
-    ("url", "address"),
-    [
-        ("nats://h:1", Address("h", 1)),
-        ("h", Address("h", 4222)),
-        ("tcp://u:p@h", Address("h", 4222, "u", "p")),
-        ("nats://t%40ken@h", Address("h", 4222, token="t@ken")),
-        ("nats://[::1]:7", Address("::1", 7)),
-    ],
-)
-def test_addresses_are_read(url: str, address: Address) -> None:
-    assert parse_url(url) == address
-
-
-@pytest.mark.parametrize("url", ["http://h", "nats://h:port", "nats://h:99999"])
-def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(UsageError):
-        parse_url(url)
-
-
-def test_an_address_does_not_show_its_secrets() -> None:
-    assert "s3cret" not in repr(parse_url("nats://u:s3cret@h")) + repr(parse_url("s3cret@h"))
 
 
 def test_messages_of_several_subscriptions_are_told_apart(client: Client) -> None:
@@ -93,7 +73,7 @@ def test_what_was_unsubscribed_from_is_not_kept(client: Client) -> None:
     assert [client.next_message(stays).payload for _ in range(2)] == [b"1", b"2"]
 
 
-def test_requests_get_their_own_answers(server: RunningServer, client: Client) -> None:
+def test_requests_get_their_own_answers(server: ServerProcess, client: Client) -> None:
     with Client.connect(f"127.0.0.1:{server.port}") as answering:
         sid = answering.subscribe(b"svc")
         answering.flush()
@@ -116,7 +96,32 @@ def test_a_request_that_nobody_takes_is_answered_at_once(client: Client) -> None
     assert client.request(b"nobody").headers.startswith(b"NATS/1.0 503\r\n")
 
 
-def test_wrong_credentials_are_refused(server: RunningServer) -> None:
+def test_messages_of_a_consumer_are_fetched_and_acknowledged(tmp_path: Path) -> None:
+    with reference_server(store_dir=tmp_path) as real, Client.connect(real.url) as client:
+        client.request(b"$JS.API.STREAM.CREATE.S", b'{"name":"S","subjects":["s.*"]}')
+        consumer = b'{"stream_name":"S","config":{"durable_name":"C","ack_policy":"explicit"}}'
+        client.request(b"$JS.API.CONSUMER.DURABLE.CREATE.S.C", consumer)
+        for number in range(5):
+            client.request(b"s.%d" % number, b"%d" % number)
+
+        fetched = client.pull(b"S", b"C", 3)
+        for message in fetched:
+            client.publish(message.reply, b"+ACK")
+        client.flush()
+
+        assert [(each.subject, each.payload) for each in fetched] == [
+            (b"s.0", b"0"),
+            (b"s.1", b"1"),
+            (b"s.2", b"2"),
+        ]
+        assert [each.payload for each in client.pull(b"S", b"C", 9, expires_s=0.2)] == [b"3", b"4"]
+        state = json.loads(client.request(b"$JS.API.CONSUMER.INFO.S.C").payload)
+        assert (state["ack_floor"]["stream_seq"], state["num_ack_pending"]) == (3, 2)
+        with pytest.raises(RefusedByServer, match="503"):
+            client.pull(b"S", b"NONE", 1)
+
+
+def test_wrong_credentials_are_refused(server: ServerProcess) -> None:
     with pytest.raises(AuthorizationError, match="Authorization Violation"):
         Client.connect(f"nats://u:wrong@127.0.0.1:{server.port}")
     with Client.connect(f"nats://u:p@127.0.0.1:{server.port}") as client:
@@ -139,9 +144,9 @@ def test_messages_that_nobody_reads_are_bounded(
     [
         (b"INFO nonsense\r\n", FormatError),
         (b"INFO []\r\n", FormatError),
-        (b'INFO {"tls_required":true}\r\n', UsageError),
+        (b'INFO {"tls_required":true}\r\n', CannotConnect),
         (b"220 mail.example.org\r\n", FormatError),
-        (b"", ConnectionError),
+        (b"", CannotConnect),
     ],
 )
 def test_whoever_does_not_greet_like_a_server_is_left(

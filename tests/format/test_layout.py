@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from penstock.format.layout import (
     HIGH_WATER_NAME,
     LEGACY_NAME,
+    LOCK_NAME,
     STATE_NAME,
     block_name,
     block_number,
@@ -17,6 +18,7 @@ from penstock.format.layout import (
     index_number,
     is_stream_directory,
     is_temporary,
+    sort_names,
 )
 
 FOREIGN = (
@@ -77,6 +79,24 @@ def test_only_our_own_leftovers_are_temporary(stem: str) -> None:
         "notes.0123456789abcdef.tmp",
     ):
         assert not is_temporary(other)
+
+
+@given(
+    st.lists(
+        st.integers(1, 2**32 - 1).map(block_name)
+        | st.integers(1, 2**32 - 1).map(index_name)
+        | st.integers(1, 9).map("000001.blk.012345678901234{}.tmp".format)
+        | st.sampled_from([*FOREIGN, STATE_NAME, LOCK_NAME]),
+        unique=True,
+    )
+)
+def test_a_folders_files_are_told_apart_as_one_by_one(names: list[str]) -> None:
+    blocks, indexes, temporaries = sort_names(names)
+
+    assert list(blocks) == sorted(filter(None, map(block_number, names)))
+    assert all(block_number(name) == number for number, name in blocks.items())
+    assert indexes == set(filter(None, map(index_number, names)))
+    assert temporaries == list(filter(is_temporary, names))
 
 
 def test_a_streams_directory_is_known_by_any_file_of_it() -> None:

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import CorruptStore, UnsupportedVersion
+from penstock.format.block_summary import BlockSummary
 from penstock.format.damage import Damage
 from penstock.format.hashing import xxh64
 from penstock.format.state import (
     HIGH_WATER_SLOT_BYTES,
     HIGH_WATER_VERSION,
     STATE_VERSION,
-    BlockSummary,
     Checkpoint,
     HighWater,
     decode_checkpoint,

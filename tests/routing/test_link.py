@@ -293,3 +293,36 @@ def test_a_receiver_that_fails_does_not_keep_bytes_from_the_others(room: Room) -
     room.link().feed(b"PUB b 0\r\n\r\n")
 
     assert other.sent == b"MSG a 1 1\r\nx\r\n"
+
+
+class PatientLink(RecordingLink):
+    """A link that lets others have their turn when it is told to."""
+
+    def on_long_turn(self) -> None:
+        self.held = True
+
+
+def test_a_link_that_costs_much_goes_on_when_others_have_had_their_turn(room: Room) -> None:
+    sender, receiver = PatientLink(room.hub, room.sublist), room.link()
+    for number in range(1_000):
+        room.subscribe(receiver, b"a", b"%d" % number)
+
+    sender.feed(b"PUB a 0\r\n\r\n" * 250)
+
+    for messages in (100, 200, 250):
+        assert receiver.out_msgs == messages * 1_000
+        sender.release()
+    assert sender.in_msgs == 250
+
+
+def test_what_a_service_does_counts_as_more_than_a_delivery(room: Room) -> None:
+    sender = PatientLink(room.hub, room.sublist)
+    calls: list[bytes] = []
+    service = Service(lambda subject, *_: calls.append(subject))
+    room.sublist.insert(Subscription(service, b"svc", b"1"))
+
+    sender.feed(b"PUB svc 0\r\n\r\n" * 600)
+
+    assert 400 < len(calls) < 600
+    sender.release()
+    assert len(calls) == 600

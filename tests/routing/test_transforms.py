@@ -17,7 +17,8 @@ from penstock.errors import UsageError
 from penstock.limits import MAPPED_SUBJECTS_MAX, MAPPING_DESTINATIONS_MAX
 from penstock.routing.transform_functions import fnv1a
 from penstock.routing.transforms import Destination, SubjectMappings, SubjectTransform
-from tests.support.nats_server import EXECUTABLE, NatsServer
+from penstock.testing.servers import find_reference, reference_server
+from tests.support.nats_client import NatsClient
 
 
 def never(_: int) -> int:
@@ -151,7 +152,11 @@ def test_bad_destinations_are_refused_in_the_words_of_the_real_server(tmp_path: 
     config.write_text("mappings {\n" + "\n".join(lines) + "\n}\n")
 
     answer = subprocess.run(
-        [EXECUTABLE, "-t", "-c", config], capture_output=True, text=True, check=False, timeout=60
+        [find_reference(), "-t", "-c", config],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
 
     told = re.findall(r'Error adding mapping for "([^"]+)" to ".*" : (.*)', answer.stderr)
@@ -341,7 +346,8 @@ def test_the_real_server_maps_the_same_subjects_to_the_same(tmp_path: Path) -> N
     ours = SubjectMappings({s: [Destination(d)] for s, d, _ in made}, random_below=never)
     subjects = [subject for _, _, each in made for subject in each]
     theirs = {}
-    with NatsServer(tmp_path, f"mappings {{\n{settings}\n}}") as server, server.connect() as client:
+    mappings = f"mappings {{\n{settings}\n}}"
+    with reference_server(settings=mappings) as server, NatsClient(server.port) as client:
         client.subscribe("*.>")
         client.subscribe("*")
         for number, subject in enumerate(subjects):
@@ -374,7 +380,7 @@ def test_the_real_server_weighs_the_same(tmp_path: Path) -> None:
         random_below=drawn,
     )
     sent = ["keep", "lose", "elsewhere"] * 2000
-    with NatsServer(tmp_path, settings) as server, server.connect() as client:
+    with reference_server(settings=settings) as server, NatsClient(server.port) as client:
         client.subscribe("*")
         for subject in sent:
             client.publish(subject)

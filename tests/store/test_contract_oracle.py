@@ -11,7 +11,8 @@ import pytest
 from penstock.errors import LimitReached
 from penstock.store.interface import Discard
 from penstock.subjects import SubjectFilter
-from tests.support.nats_server import NatsServer
+from penstock.testing.servers import ServerProcess, reference_server
+from tests.support.nats_client import NatsClient
 from tests.support.store_kinds import StoreHouse
 
 pytestmark = pytest.mark.oracle
@@ -36,9 +37,9 @@ STEPS: list[Step] = [
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One server for all of them."""
-    with NatsServer(tmp_path_factory.mktemp("server")) as running:
+    with reference_server(store_dir=tmp_path_factory.mktemp("server")) as running:
         yield running
 
 
@@ -55,7 +56,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
     ],
 )
 def test_every_step_leaves_the_numbers_that_the_reference_server_has(
-    house: StoreHouse, server: NatsServer, limits: dict[str, Any]
+    house: StoreHouse, server: ServerProcess, limits: dict[str, Any]
 ) -> None:
     store = house.open(**{**limits, "discard": Discard(limits.get("discard", "old"))})
     stream = {
@@ -65,7 +66,7 @@ def test_every_step_leaves_the_numbers_that_the_reference_server_has(
         "num_replicas": 1,
         **limits,
     }
-    with server.connect() as client, contextlib.ExitStack() as after:
+    with NatsClient(server.port) as client, contextlib.ExitStack() as after:
         client.api("STREAM.CREATE.S", stream)
         after.callback(client.api, "STREAM.DELETE.S")
         for kind, what in STEPS:

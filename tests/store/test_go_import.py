@@ -28,8 +28,9 @@ from penstock.store.interface import StoreConfig
 from penstock.testing.clock import FakeClock
 from penstock.testing.faults import FaultyFileSystem, every_fault
 from penstock.testing.filesystem import MemoryFileSystem
+from penstock.testing.servers import reference_server
 from tests.format.golang.written_by_go import WrittenStore, write_streams
-from tests.support.nats_server import NatsServer
+from tests.support.nats_client import NatsClient
 
 pytestmark = pytest.mark.oracle
 
@@ -184,7 +185,10 @@ def test_limits_apply_when_the_new_store_is_opened_and_not_before(
 
 
 def test_a_time_to_live_becomes_an_expiry(tmp_path: Path) -> None:
-    with NatsServer(tmp_path / "go") as server, server.connect() as client:
+    with (
+        reference_server(store_dir=tmp_path / "go") as server,
+        NatsClient(server.port) as client,
+    ):
         config = {"name": "BRIEF", "subjects": ["brief.>"], "allow_msg_ttl": True}
         client.api("STREAM.CREATE.BRIEF", {**config, "max_age": 10**6 * SECOND_NS})
         for ttl in (b"3600", b"90m", b"never", b""):

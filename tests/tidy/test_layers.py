@@ -18,6 +18,7 @@ from tests.tidy.sources import PACKAGE, Import, cython_imports, imports_of, modu
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"testing", "__main__"}),
     frozenset({"cli", "pipelines"}),
+    frozenset({"bench"}),
     frozenset({"server", "spark"}),
     frozenset({"api", "monitor"}),
     frozenset({"cluster"}),
@@ -57,6 +58,9 @@ FORBIDDEN: dict[str, frozenset[str]] = {
 }
 """What a package may not import though it is below it, or is not ours."""
 
+HANDED_ON = {"": frozenset({"penstock.server.embedded"})}
+"""What the package itself offers by a short name, loaded when it is asked for."""
+
 MODULES = sorted(
     path
     for path in PACKAGE.rglob("*")
@@ -81,7 +85,10 @@ def complaints(module: str, imports: list[Import]) -> list[str]:
     if package not in ("spark", "pipelines"):
         forbidden |= TABLES
     found = set()
+    handed_on = HANDED_ON.get(package, frozenset())
     for name in (name for item in imports for name in item.modules()):
+        if name.rpartition(".")[0] in handed_on or name in handed_on:
+            continue
         parts = name.split(".")
         prefixes = {".".join(parts[:size]) for size in range(1, len(parts) + 1)}
         found |= {f"{package} must not know of {taboo}" for taboo in prefixes & forbidden}

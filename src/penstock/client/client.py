@@ -1,4 +1,4 @@
-"""The small blocking client: connect, publish, subscribe, request, flush.
+"""The small blocking client: connect, publish, subscribe, request, pull, flush.
 
     with Client.connect("nats://127.0.0.1:4222") as client:
         inbox = client.subscribe(b"orders.>")
@@ -12,53 +12,30 @@ those of another than the one waited for are kept, up to a bound.
 from __future__ import annotations
 
 import json
+import secrets
 import socket
+from array import array
 from collections import deque
-from dataclasses import dataclass
 from types import TracebackType
-from urllib.parse import unquote, urlsplit
+from typing import Any
 
+from penstock.client.address import DEFAULT_PORT, parse_url
+from penstock.client.credentials import NOBODY, Credentials
+from penstock.client.opening import ClientTls, Terms, open_wire, set_timeout
 from penstock.client.wire import Message, Wire
-from penstock.errors import AuthorizationError, FormatError, UsageError
+from penstock.errors import RefusedByServer, UsageError
+
+DEFAULT_URL = f"nats://127.0.0.1:{DEFAULT_PORT}"
 
 KEPT_MESSAGES_MAX = 1_000_000
 """Messages kept for subscriptions that nobody waits on right now; beyond it the client refuses to
 go on, because its user reads too slowly and memory must not pay for that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a server is, and with what to log in."""
-
-    host: str
-    port: int
-    user: str = ""
-    password: str = ""
-    token: str = ""
-
-    def __repr__(self) -> str:
-        """Leave out what is secret."""
-        return f"Address({self.host}:{self.port})"
-
-
-def parse_url(url: str) -> Address:
-    """Read `nats://[user[:password]@]host[:port]`; a bare host is fine. Raises UsageError."""
-    parts = urlsplit(url if "://" in url else f"nats://{url}")
-    if parts.scheme not in ("nats", "tcp"):
-        raise UsageError(f"not a NATS address: {parts.scheme}:// (nats:// is)")
-    try:
-        port = parts.port or 4222
-    except ValueError:
-        raise UsageError(f"not a port in {parts.hostname}") from None
-    user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    token = user if user and parts.password is None else ""
-    return Address(parts.hostname or "127.0.0.1", port, "" if token else user, password, token)
-
-
 class Client:
     """A connection to a server; see the module."""
 
-    def __init__(self, sock: socket.socket, info: dict[str, object], wire: Wire) -> None:
+    def __init__(self, sock: socket.socket, wire: Wire, info: dict[str, Any]) -> None:
         """Use `connect`."""
         self.info = info
         self._socket = sock
@@ -73,25 +50,23 @@ class Client:
 
     @classmethod
     def connect(
-        cls, url: str = "nats://127.0.0.1:4222", *, name: str = "penstock", timeout_s: float = 10.0
+        cls,
+        url: str = DEFAULT_URL,
+        *,
+        credentials: Credentials = NOBODY,
+        tls: ClientTls | None = None,
+        name: str = "penstock",
+        timeout_s: float = 10.0,
     ) -> Client:
-        """Connect and log in; raises OSError or a PenstockError."""
-        address = parse_url(url)
-        sock = socket.create_connection((address.host, address.port), timeout=timeout_s)
-        try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _use_kernel_timeout(sock, timeout_s)
-            wire = Wire(sock.fileno())
-            info = _log_in(wire, address, name)
-        except ConnectionError as error:
-            sock.close()
-            if "uthorization" in str(error):
-                raise AuthorizationError(str(error)) from None
-            raise
-        except BaseException:
-            sock.close()
-            raise
-        return cls(sock, info, wire)
+        """Connect and log in; `credentials`, where there are any, count over those of the URL.
+
+        Raises CannotConnect, AuthorizationError, UsageError, FormatError, TimeoutError.
+        """
+        return cls(*open_wire(parse_url(url), Terms(credentials, tls, name, timeout_s)))
+
+    def set_timeout(self, timeout_s: float | None) -> None:
+        """Bound how long a read or a write may wait from now on; None for ever."""
+        set_timeout(self._socket, timeout_s)
 
     # Publishing
 
@@ -156,9 +131,16 @@ class Client:
                 return message
             self._keep(message)
 
-    def count_messages(self, count: int) -> int:
-        """Let `count` messages of any subscription pass, and make no objects of them."""
-        return self._wire.count_messages(count)
+    def next_of_any(self) -> Message:
+        """Wait for the next message of any subscription; those that were kept come first."""
+        for sid, kept in self._kept.items():
+            if kept:
+                return self.next_message(sid)
+        return self._wire.next_message()
+
+    def count_messages(self, count: int, *, end_sid: bytes = b"") -> int:
+        """Let `count` messages pass, or those before one of `end_sid`; give how many passed."""
+        return self._wire.count_messages(count, end_sid)
 
     def _keep(self, message: Message) -> None:
         kept = self._kept.get(message.sid)
@@ -175,21 +157,67 @@ class Client:
         self, subject: bytes, payload: bytes = b"", *, headers: bytes | None = None
     ) -> Message:
         """Publish a request and wait for its first answer; raises TimeoutError."""
+        return self.next_answer(self.begin_request(subject, payload, headers=headers))
+
+    def begin_request(
+        self, subject: bytes, payload: bytes = b"", *, headers: bytes | None = None
+    ) -> bytes:
+        """Publish a request; gives the subject that its answers come to."""
         reply = self.new_inbox()
         self.publish(subject, payload, reply=reply, headers=headers)
         self._wire.send()
+        return reply
+
+    def next_answer(self, reply: bytes) -> Message:
+        """Wait for the next answer to a request; raises TimeoutError."""
         while True:
             message = self.next_message(self._inbox_sid)
             if message.subject == reply:
                 return message
 
+    def pull(
+        self, stream: bytes, consumer: bytes, batch: int, *, expires_s: float = 5.0
+    ) -> list[Message]:
+        """Fetch up to `batch` messages of a JetStream consumer, fewer where no more come in time.
+
+        Each is acknowledged by publishing to its `reply`. Raises RefusedByServer where there is no
+        such consumer, or it is not to be pulled from.
+        """
+        wish = json.dumps({"batch": batch, "expires": int(expires_s * 1e9)}).encode()
+        subject = b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % (stream, consumer)
+        inbox = self.begin_request(subject, wish)
+        fetched: list[Message] = []
+        while len(fetched) < batch:
+            message = self.next_answer(inbox)
+            # A status instead of a message: the server has no more for this request.
+            if message.headers.startswith(b"NATS/1.0 ") and not message.reply:
+                status = message.headers[9:].partition(b"\r\n")[0]
+                if status.startswith((b"404", b"408")):
+                    break
+                raise RefusedByServer(status.decode(errors="replace"))
+            fetched.append(message)
+        return fetched
+
     def new_inbox(self) -> bytes:
         """Give a fresh reply subject that this client listens to."""
         if not self._inbox:
-            self._inbox = b"_INBOX.%x%x" % (id(self), self._socket.getsockname()[1])
+            # Nobody else shall have it, on any machine, nor guess it.
+            self._inbox = b"_INBOX." + secrets.token_hex(11).encode()
             self._inbox_sid = self.subscribe(self._inbox + b".*")
         self._requests += 1
         return b"%b.%d" % (self._inbox, self._requests)
+
+    def answer_many(self, end_sid: bytes) -> int:
+        """Answer requests with their own bytes until `end_sid` has a message; give how many."""
+        return self._wire.answer_many(end_sid)
+
+    def request_many(
+        self, subject: bytes, payload: bytes, in_flight: int, latencies_ns: array[int]
+    ) -> None:
+        """Send a request for each place of `latencies_ns`, and put there how long it took."""
+        inbox = self.new_inbox()
+        self.subscribe(inbox + b".*")
+        self._wire.request_many(subject, inbox, payload, in_flight, latencies_ns)
 
     @property
     def errors(self) -> list[bytes]:
@@ -212,43 +240,3 @@ class Client:
     ) -> None:
         """Close."""
         self.close()
-
-
-def _log_in(wire: Wire, address: Address, name: str) -> dict[str, object]:
-    # The server's INFO, once the server has answered a PING behind our CONNECT.
-    try:
-        info = json.loads(wire.wait_info())
-    except ValueError as error:
-        raise FormatError(f"the server's INFO is not JSON: {error}") from None
-    if not isinstance(info, dict):
-        raise FormatError("the server's INFO is not a JSON object")
-    if info.get("tls_required"):
-        raise UsageError(f"{address.host}:{address.port} wants TLS, which this client lacks")
-    options: dict[str, object] = {
-        "verbose": False,
-        "pedantic": False,
-        "lang": "python-penstock",
-        "version": "0.1",
-        "name": name,
-        "protocol": 1,
-        "headers": True,
-        "no_responders": True,
-        "echo": True,
-    }
-    if address.token:
-        options["auth_token"] = address.token
-    elif address.user:
-        options |= {"user": address.user, "pass": address.password}
-    wire.write(b"CONNECT " + json.dumps(options).encode() + b"\r\nPING\r\n")
-    wire.send()
-    wire.wait_pong(1)
-    return info
-
-
-def _use_kernel_timeout(sock: socket.socket, timeout_s: float) -> None:
-    # The compiled side reads the descriptor itself, so the timeout must be the kernel's.
-    sock.settimeout(None)
-    seconds, micros = int(timeout_s), int(timeout_s % 1 * 1_000_000)
-    value = seconds.to_bytes(8, "little") + micros.to_bytes(8, "little")
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)

@@ -5,13 +5,16 @@ parses what the socket gave in place; a message becomes a Python object only whe
 and `count` passes over messages without making any.
 
 Blocking, with the socket's own timeout; one thread at a time. Waiting lets go of the interpreter
-lock.
+lock, and ends when a signal's handler raises. With TLS the bytes go through the socket object.
 """
 
+from cpython.exc cimport PyErr_CheckSignals
+
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memmove
+from libc.string cimport memcmp, memcpy, memmove
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from dataclasses import dataclass
 
@@ -33,6 +36,30 @@ cdef enum:
     READ_BYTES = 262144
     # INFO of a server with many peers is far longer than a control line.
     LINE_MAX = 1048576
+    # Longest message line that is remembered to find alike ones.
+    ALIKE_LINE_MAX = 512
+
+
+cdef int64_t monotonic_ns() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <int64_t>now.tv_sec * 1000000000 + now.tv_nsec
+
+
+cdef bint _is(const Argument* argument, bytes text) noexcept:
+    return argument.size == <size_t>len(text) and (
+        memcmp(argument.text, <const char*>text, argument.size) == 0
+    )
+
+
+cdef int64_t _place(const Argument* subject, size_t before) noexcept nogil:
+    # The number behind so many bytes of a subject, or SIZE_BAD.
+    cdef Argument number
+    if subject.size <= before:
+        return SIZE_BAD
+    number.text = subject.text + before
+    number.size = subject.size - <uint32_t>before
+    return parse_size(&number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +77,7 @@ cdef class Wire:
     """One connection's bytes; see the module."""
 
     cdef int fd
+    cdef object secured
     cdef uint8_t* out
     cdef size_t out_used
     cdef size_t out_room
@@ -67,6 +95,10 @@ cdef class Wire:
         self.fd = fd
         self.infos = []
         self.errors = []
+
+    def secure(self, secured not None):
+        """Go on through an encrypted socket on the same descriptor, which has its own timeout."""
+        self.secured = secured
 
     def __dealloc__(self):
         free(self.out)
@@ -131,33 +163,51 @@ cdef class Wire:
 
     def publish_many(self, bytes subject not None, bytes payload not None, int64_t count,
                      bytes reply=None):
-        """Publish the same message `count` times: for benches, without a call each."""
-        cdef bytes frame
-        cdef int64_t _sent
+        """Publish the same message `count` times: for benches, without a call or a copy each."""
+        cdef int64_t each, left
+        cdef bytes block
         head = subject + b" " + reply if reply is not None else subject
         frame = b"PUB %b %d\r\n%b\r\n" % (head, len(payload), payload)
-        for _sent in range(count):
-            self._put(<const char*>frame, len(frame))
-            if self.out_used >= SEND_AT:
-                self.send()
+        each = max(1, min(count, SEND_AT // len(frame)))
+        block = frame * each
+        if count >= each:
+            self.send()
+        left = count
+        while left >= each:
+            self._send_all(<const uint8_t*><const char*>block, len(block))
+            left -= each
+        self._put(<const char*>block, left * len(frame))
 
     def send(self):
         """Send everything that has gathered; raises OSError."""
+        self._send_all(self.out, self.out_used)
+        self.out_used = 0
+
+    cdef int _send_all(self, const uint8_t* data, size_t size) except -1:
         cdef size_t at = 0
         cdef ssize_t sent = 0
         cdef int problem = 0
-        with nogil:
-            while at < self.out_used:
-                sent = c_send(self.fd, self.out + at, self.out_used - at, MSG_NOSIGNAL)
-                if sent < 0:
-                    if errno == EINTR:
-                        continue
-                    problem = errno
-                    break
-                at += sent
-        if problem:
+        if self.secured is not None:
+            if size:
+                self.secured.sendall(<const uint8_t[:size]>data)
+            return 0
+        while at < size:
+            with nogil:
+                while at < size:
+                    sent = c_send(self.fd, data + at, size - at, MSG_NOSIGNAL)
+                    if sent < 0:
+                        problem = errno
+                        break
+                    at += sent
+            if sent < 0:
+                self._check(problem)
+        return 0
+
+    cdef int _check(self, int problem) except -1:
+        # An interrupted call is made again, unless a signal's handler raises.
+        if problem != EINTR:
             self._raise(problem)
-        self.out_used = 0
+        return PyErr_CheckSignals()
 
     cdef _raise(self, int problem):
         if problem == EAGAIN:
@@ -184,15 +234,17 @@ cdef class Wire:
                 raise MemoryError
             self.data = grown
             self.room = room
-        with nogil:
+        if self.secured is not None:
+            got = self.secured.recv_into(<uint8_t[:self.room - self.end]>(self.data + self.end))
+        else:
             while True:
-                got = c_recv(self.fd, self.data + self.end, self.room - self.end, 0)
-                if got >= 0 or errno != EINTR:
+                with nogil:
+                    got = c_recv(self.fd, self.data + self.end, self.room - self.end, 0)
+                    if got < 0:
+                        problem = errno
+                if got >= 0:
                     break
-            if got < 0:
-                problem = errno
-        if problem:
-            self._raise(problem)
+                self._check(problem)
         if got == 0:
             raise ConnectionResetError("the server closed the connection" + self._last_words())
         self.end += got
@@ -273,24 +325,116 @@ cdef class Wire:
             payload[headers:size],
         )
 
-    def count_messages(self, int64_t wanted):
-        """Wait until `wanted` messages have passed, making no object of any; for benches."""
+    def count_messages(self, int64_t wanted, bytes end_sid=b""):
+        """Wait until `wanted` messages have passed, making no object of any; for benches.
+
+        Ends early at a message of the subscription `end_sid`, which is not counted; gives how many
+        were.
+        """
         cdef Line line
         cdef Argument[ARGUMENTS_MAX] arguments
         cdef int count = 0
         cdef Py_ssize_t used
         cdef int64_t seen = 0
+        # A frame that begins as the last one did is as long as it was: most are told by that.
+        cdef uint8_t[ALIKE_LINE_MAX] alike
+        cdef size_t alike_line = 0, alike_frame = 0
         while seen < wanted:
+            while (
+                alike_line and seen < wanted and self.end - self.start >= alike_frame
+                and memcmp(self.data + self.start, alike, alike_line) == 0
+            ):
+                self.start += alike_frame
+                seen += 1
+            if seen == wanted:
+                break
             used = self._step(&line, arguments, &count)
             if used == 0:
                 self._fill()
                 continue
-            if line.operation == OP_MSG or line.operation == OP_HMSG:
+            if line.operation != OP_MSG and line.operation != OP_HMSG:
+                self._note(&line)
+            elif _is(&arguments[1], end_sid):
+                self.start += used
+                break
+            else:
                 seen += 1
+                alike_frame = used
+                alike_line = used - 2 - parse_size(&arguments[count - 1])
+                if alike_line > ALIKE_LINE_MAX:
+                    alike_line = 0
+                memcpy(alike, self.data + self.start, alike_line)
+            self.start += used
+        return seen
+
+    def answer_many(self, bytes end_sid not None):
+        """Answer every request with its own bytes until `end_sid` has a message; for benches."""
+        cdef Line line
+        cdef Argument[ARGUMENTS_MAX] arguments
+        cdef int count = 0
+        cdef Py_ssize_t used
+        cdef int64_t answered = 0
+        while True:
+            used = self._step(&line, arguments, &count)
+            if used == 0:
+                self.send()
+                self._fill()
+                continue
+            if line.operation != OP_MSG and line.operation != OP_HMSG:
+                self._note(&line)
+            elif _is(&arguments[1], end_sid):
+                self.start += used
+                self.send()
+                return answered
+            elif count == (5 if line.operation == OP_HMSG else 4):
+                # From its reply subject on, a request reads as the answer must.
+                if line.operation == OP_HMSG:
+                    self._put("H", 1)
+                self._put("PUB ", 4)
+                self._put(
+                    arguments[2].text, self.data + self.start + used - arguments[2].text
+                )
+                answered += 1
+            self.start += used
+
+    def request_many(self, bytes subject not None, bytes inbox not None, bytes payload not None,
+                     int64_t in_flight, int64_t[::1] latencies_ns not None):
+        """Send a request for each place in `latencies_ns`, and put there how long it took.
+
+        At most `in_flight` wait for their answer at a time. Answers come to `inbox`, a dot and the
+        place, where the caller has subscribed. For benches.
+        """
+        cdef Line line
+        cdef Argument[ARGUMENTS_MAX] arguments
+        cdef int count = 0
+        cdef Py_ssize_t used
+        cdef int64_t place, asked = 0, answered = 0, total = latencies_ns.shape[0]
+        cdef bytes before = b"PUB %b %b." % (subject, inbox)
+        cdef bytes after = b" %d\r\n%b\r\n" % (len(payload), payload)
+        cdef uint8_t[32] number
+        while answered < total:
+            while asked < total and asked - answered < in_flight:
+                self._put(<const char*>before, len(before))
+                self._put(number, put_number(number, asked))
+                self._put(<const char*>after, len(after))
+                latencies_ns[asked] = -monotonic_ns()
+                asked += 1
+            used = self._step(&line, arguments, &count)
+            if used == 0:
+                self.send()
+                self._fill()
+                continue
+            if line.operation == OP_MSG:
+                place = _place(&arguments[0], len(inbox) + 1)
+                if place < 0 or place >= asked or latencies_ns[place] >= 0:
+                    raise FormatError("an answer to no request")
+                latencies_ns[place] += monotonic_ns()
+                answered += 1
+            elif line.operation == OP_HMSG:
+                raise FormatError("nobody answers requests")
             else:
                 self._note(&line)
             self.start += used
-        return seen
 
     def wait_pong(self, uint64_t pongs):
         """Wait until so many PONGs have come in all; messages that come before are kept.

@@ -5,9 +5,7 @@ Checkpoint, little-endian, all under one XXH64 at the end:
     magic "PNSTKSTA", version u16, zero u16, block count u32, salt u64,
     messages u64, bytes u64, first seq u64, first time i64, last seq u64, last time i64,
     subject section length u64, damage section length u64
-    per block: number u32, generation u32, base seq u64, last seq u64, entries u32, live u32,
-               file bytes u64, live message bytes u64, live disk bytes u64,
-               first time i64, last time i64, expiring u32, dead bitmap length u32; then the bitmap
+    a summary of each block, as block_summary.pyx has it
     subject section, damage section, XXH64
 
 It holds the sum of every record up to the last listed block's file bytes. It is derived: whoever
@@ -28,6 +26,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from penstock.errors import CorruptStore, FormatError, UnsupportedVersion
+from penstock.format.block_summary import BlockSummary, decode_summaries, encode_summary
 from penstock.format.damage import Damage, decode_damage, encode_damage
 from penstock.format.hashing import xxh64
 
@@ -38,34 +37,11 @@ HIGH_WATER_VERSION = 1
 HIGH_WATER_SLOT_BYTES = 64
 
 _STATE = struct.Struct("<8sHxxIQQQQqQqQQ")
-_BLOCK = struct.Struct("<IIQQIIQQQqqII")
 _SLOT = struct.Struct("<4sHxxQQqQI4xQ")
 _CHECKSUM = struct.Struct("<Q")
 
 # `bytes` is also a field below, so the type goes by another name there.
 _Bytes: TypeAlias = bytes
-
-
-@dataclass(slots=True)
-class BlockSummary:
-    """One block in a checkpoint; `dead` is the bitmap of removed entries.
-
-    Not frozen: that would make reading a checkpoint of many blocks three times as slow.
-    """
-
-    number: int
-    generation: int
-    base_seq: int
-    last_seq: int
-    count: int
-    live: int
-    bytes: int
-    live_bytes: int
-    live_disk_bytes: int
-    first_time_ns: int
-    last_time_ns: int
-    expiring: int
-    dead: _Bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,25 +98,7 @@ def encode_checkpoint(state: Checkpoint) -> bytes:
             len(damage),
         )
     ]
-    for block in state.blocks:
-        parts.append(
-            _BLOCK.pack(
-                block.number,
-                block.generation,
-                block.base_seq,
-                block.last_seq,
-                block.count,
-                block.live,
-                block.bytes,
-                block.live_bytes,
-                block.live_disk_bytes,
-                block.first_time_ns,
-                block.last_time_ns,
-                block.expiring,
-                len(block.dead),
-            )
-        )
-        parts.append(block.dead)
+    parts += map(encode_summary, state.blocks)
     parts += [state.subjects, damage]
     body = b"".join(parts)
     return body + _CHECKSUM.pack(xxh64(body))
@@ -156,7 +114,7 @@ def decode_checkpoint(data: bytes, path: str) -> Checkpoint:
     if version != STATE_VERSION:
         raise UnsupportedVersion(path, version, STATE_VERSION)
     _, _, count, *totals, subjects, damage = _STATE.unpack_from(data)
-    blocks, at = _decode_blocks(data, count, path)
+    blocks, at = decode_summaries(data, _STATE.size, len(data) - 8, count, path)
     if at + subjects + damage + 8 != len(data):
         raise CorruptStore(path, at, "checkpoint sections do not fill the file")
     try:
@@ -165,22 +123,6 @@ def decode_checkpoint(data: bytes, path: str) -> Checkpoint:
         raise CorruptStore(path, at, error.reason) from error
     fields = [*totals, tuple(blocks), data[at : at + subjects], tuple(damages)]
     return Checkpoint(*fields)
-
-
-def _decode_blocks(data: bytes, count: int, path: str) -> tuple[list[BlockSummary], int]:
-    at = _STATE.size
-    blocks = []
-    for _ in range(count):
-        if at + _BLOCK.size > len(data) - 8:
-            raise CorruptStore(path, at, "checkpoint cut off")
-        *numbers, dead_bytes = _BLOCK.unpack_from(data, at)
-        at += _BLOCK.size
-        if at + dead_bytes > len(data) - 8:
-            raise CorruptStore(path, at, "checkpoint cut off")
-        fields = [*numbers, data[at : at + dead_bytes]]
-        blocks.append(BlockSummary(*fields))
-        at += dead_bytes
-    return blocks, at
 
 
 def encode_high_water(mark: HighWater) -> bytes:

@@ -70,6 +70,8 @@ cdef class Link(Receiver):
     cdef bint parsing
     # The line of the publish at the front has been looked at.
     cdef bint line_judged
+    # What it has cost in this turn.
+    cdef uint32_t spent
 
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1
     cdef int consume(self, const uint8_t* data, size_t size) except -1
@@ -81,6 +83,7 @@ cdef class Link(Receiver):
     cdef Py_ssize_t _publish_plain(self, const uint8_t* start, size_t available) except -2
     cdef int _take(self, const Frame* frame) except -1
     cdef int _route(self, const Frame* frame) except -1
+    cdef int _pass_on(self, const Frame* frame) except -1
     cdef int _control(self, const Line* line) except -1
     cdef int _take_subscribe(self, const Line* line) except -1
     cdef int _take_unsubscribe(self, const Line* line) except -1

@@ -13,7 +13,7 @@ One thread: the event loop's.
 """
 
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
@@ -42,6 +42,14 @@ cdef enum:
     READ_BYTES = 131072
     # An outbox this full is sent in the middle of a buffer, so that it stays in the caches.
     SEND_EARLY = 131072
+    # What one link may cost before others get their turn, some milliseconds, in deliveries. What
+    # Python is asked to decide on costs as much as many of them.
+    TURN_COST = 100000
+    PYTHON_COST = 200
+    # How a receiver took a message: as it should, while it is far behind, by a call into Python.
+    TAKEN = 1
+    TAKEN_LATE = 2
+    TAKEN_BY_PYTHON = 3
     # A kept operation larger than this gives its memory back when it is done.
     TAIL_KEPT = 16384
 
@@ -114,6 +122,14 @@ cdef class Hub:
             # Whoever stands behind one that failed is sent its bytes with the next flush.
             if done < len(dirty):
                 self.dirty.extend(dirty[done:])
+
+
+cdef inline int _spend(Link link, uint32_t cost) except -1:
+    link.spent += cost
+    if link.spent >= TURN_COST:
+        link.spent = 0
+        link.on_long_turn()
+    return 0
 
 
 cdef int _send_gathered(Link link) except -1:
@@ -201,6 +217,9 @@ cdef class Link(Receiver):
     def on_stall(self):
         """A receiver is far behind what this link publishes: read no more for a moment."""
 
+    def on_long_turn(self):
+        """This link had the server do very much: it may set `held` and go on later."""
+
     def drain(self):
         """Send what waits, through a transport."""
 
@@ -214,6 +233,7 @@ cdef class Link(Receiver):
         """Read what the socket has, route it, and send what came of it."""
         cdef ssize_t got
         cdef int turns = 0
+        self.spent = 0
         while not self.closed and not self.held and turns < 4:
             got = c_recv(self.fd, self.hub.buffer, self.hub.buffer_bytes, MSG_DONTWAIT)
             if got < 0:
@@ -241,6 +261,7 @@ cdef class Link(Receiver):
 
     def feed(self, const uint8_t[::1] data not None):
         """Take bytes that came through a transport."""
+        self.spent = 0
         if data.shape[0] and not self.closed:
             self.consume(&data[0], data.shape[0])
         self.hub.flush()
@@ -249,6 +270,7 @@ cdef class Link(Receiver):
     def release(self):
         """Go on with what came since `held` was set; whoever set it has paused reading."""
         self.held = False
+        self.spent = 0
         if self.tail_used and not self.closed:
             self._consume_tail()
         self.hub.flush()
@@ -420,6 +442,7 @@ cdef class Link(Receiver):
         whole = line_bytes + <size_t>size + 2
         if self.pedantic and not self.line_judged:
             self.line_judged = True
+            _spend(self, PYTHON_COST)
             self.on_publish_line(arguments[0].text[:arguments[0].size])
         # Bytes that cannot be the end of a payload are refused as soon as they are seen.
         if (available >= whole - 1 and start[whole - 2] != 13) or (
@@ -449,6 +472,7 @@ cdef class Link(Receiver):
         cdef bytes subject
         cdef Frame mapped
         if self.checked or _is_reserved(frame):
+            _spend(self, PYTHON_COST)
             reply = frame.reply[:frame.reply_size] if frame.reply_size else None
             subject = self.may_publish(frame.subject[:frame.subject_size], reply)
             if subject is None:
@@ -458,13 +482,17 @@ cdef class Link(Receiver):
             mapped.subject_size = len(subject)
             if self.verbose:
                 self.write(b"+OK\r\n")
-            if not route(self.hub, self.sublist, self, &mapped):
-                self._answer_no_responders(&mapped)
+            self._pass_on(&mapped)
             return 0
         if self.verbose:
             self.write(b"+OK\r\n")
-        if not route(self.hub, self.sublist, self, frame):
+        return self._pass_on(frame)
+
+    cdef int _pass_on(self, const Frame* frame) except -1:
+        cdef int taken = route(self.hub, self.sublist, self, frame)
+        if not taken:
             self._answer_no_responders(frame)
+        _spend(self, taken)
         return 0
 
     cdef int _answer_no_responders(self, const Frame* frame) except -1:
@@ -486,6 +514,7 @@ cdef class Link(Receiver):
         return 0
 
     cdef int _control(self, const Line* line) except -1:
+        _spend(self, PYTHON_COST)
         if line.operation == OP_PING:
             self.on_ping()
         elif line.operation == OP_PONG:
@@ -562,8 +591,7 @@ cdef class Link(Receiver):
         self.out.send(self.fd)
 
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
-        # Write the message as this receiver shall see it: 1 where it was taken, 2 where it was taken
-        # and the receiver is far behind.
+        # Write the message as this receiver shall see it; TAKEN or TAKEN_LATE, 0 where it was not.
         cdef Outbox box = self.out
         cdef bint with_headers = frame.headers_size > 0 and self.headers
         cdef size_t skipped = 0 if with_headers or not frame.headers_size else frame.headers_size
@@ -622,7 +650,7 @@ cdef class Link(Receiver):
         if self.tracks_replies and frame.reply_size:
             self.on_reply_delivered(frame.reply[:frame.reply_size])
         if self.blocked:
-            return 2 if (box.end - box.start) * 4 > self.max_pending * 3 else 1
+            return TAKEN_LATE if (box.end - box.start) * 4 > self.max_pending * 3 else TAKEN
         if box.end - box.start > SEND_EARLY and self.fd >= 0:
             if box.send(self.fd) > 0:
                 self.blocked = True
@@ -700,7 +728,7 @@ cdef class Service(Receiver):
             frame.payload[:frame.headers_size],
             frame.payload[frame.headers_size:frame.payload_size],
         )
-        return 1
+        return TAKEN_BY_PYTHON
 
     def on_auto_unsubscribed(self, Subscription subscription):
         """Services do not end by themselves."""
@@ -724,8 +752,11 @@ cdef int _offer(Hub hub, Link source, Subscription subscription, const Frame* fr
         return 0
     if subscription.max_messages and subscription.delivered == subscription.max_messages:
         (<object>receiver).on_auto_unsubscribed(subscription)
-    if taken == 2 and source is not None:
-        source.stall_wanted = True
+    if taken != TAKEN and source is not None:
+        if taken == TAKEN_LATE:
+            source.stall_wanted = True
+        else:
+            _spend(source, PYTHON_COST)
     return 1
 
 

@@ -7,6 +7,7 @@ from typing_extensions import disjoint_base
 from penstock.format.block import BlockHeader
 from penstock.format.block_index import BlockIndex
 from penstock.format.block_keys import Unseal
+from penstock.format.block_summary import BlockSummary
 from penstock.store.active_block import ActiveBlock
 from penstock.store.block_files import BlockFiles
 
@@ -105,20 +106,9 @@ class Block:
         """The bitmap of removed entries, b"" where there is none."""
         ...
 
-    def restore(
-        self,
-        *,
-        count: int,
-        bytes: int,
-        last_seq: int,
-        live: int,
-        live_bytes: int,
-        live_disk_bytes: int,
-        first_time_ns: int,
-        last_time_ns: int,
-        dead: _Bytes,
-    ) -> None:
-        """Take over what a checkpoint says of the block; `dead` is its bitmap or b""."""
+    @staticmethod
+    def restored(summary: BlockSummary, header: BlockHeader, path: str) -> Block:
+        """Give the account of a block as a checkpoint tells it; the file's header is at hand."""
         ...
 
     def cut(self, last_seq: int) -> None:

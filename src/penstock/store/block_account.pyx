@@ -9,11 +9,14 @@ over these.
 Under the store's lock; only the ledger and recovery change it.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
+from penstock.format.block cimport BlockHeader, seed_of
 from penstock.format.block_index cimport BlockIndex, Entry
+from penstock.format.block_summary cimport BlockSummary
 
 
 cdef class Block:
@@ -31,25 +34,30 @@ cdef class Block:
     def __dealloc__(self):
         free(self.dead)
 
-    def restore(self, *, uint32_t count, uint64_t bytes, uint64_t last_seq, uint32_t live,
-                uint64_t live_bytes, uint64_t live_disk_bytes, int64_t first_time_ns,
-                int64_t last_time_ns, dead):
-        """Take over what a checkpoint says of the block; `dead` is its bitmap or b""."""
-        cdef const uint8_t[::1] bits = dead
-        cdef uint32_t place
-        self.count = count
-        self.bytes = bytes
-        self.last_seq = last_seq
-        self.live = live
-        self.live_bytes = live_bytes
-        self.live_disk_bytes = live_disk_bytes
-        self.first_time_ns = first_time_ns
-        self.last_time_ns = last_time_ns
-        if bits.shape[0]:
-            self._room_for_dead(bits.shape[0] * 8)
-            for place in range(<uint32_t>bits.shape[0]):
-                self.dead[place] = bits[place]
-            self.dead_count = count - live
+    @staticmethod
+    def restored(BlockSummary summary not None, BlockHeader header not None, str path not None):
+        """Give the account of a block as a checkpoint tells it; the file's header is at hand."""
+        cdef Block block = Block.__new__(Block)
+        cdef uint32_t dead_bytes = len(summary.dead)
+        block.number = summary.number
+        block.generation = summary.generation
+        block.base_seq = summary.base_seq
+        block.seed = seed_of(header.salt, header.number, header.generation)
+        block.path = path
+        block.count = summary.count
+        block.bytes = summary.bytes
+        block.last_seq = summary.last_seq
+        block.live = summary.live
+        block.live_bytes = summary.live_bytes
+        block.live_disk_bytes = summary.live_disk_bytes
+        block.first_time_ns = summary.first_time_ns
+        block.last_time_ns = summary.last_time_ns
+        block.expiring = summary.expiring
+        if dead_bytes:
+            block._room_for_dead(summary.count)
+            memcpy(block.dead, PyBytes_AS_STRING(summary.dead), min(dead_bytes, block.dead_room))
+            block.dead_count = summary.count - summary.live
+        return block
 
     def cut(self, uint64_t last_seq):
         """Forget the sequences above one, after the file was cut behind it."""

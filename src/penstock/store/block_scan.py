@@ -22,7 +22,8 @@ from penstock.format.layout import block_name
 from penstock.format.state import Checkpoint, HighWater
 from penstock.format.subject_table import SubjectTable
 from penstock.store.block_account import Block
-from penstock.store.block_survey import BlockHead, Survey, read_file
+from penstock.store.block_head import BlockHead
+from penstock.store.block_survey import Survey, read_file
 from penstock.store.engine import Engine
 
 
@@ -122,7 +123,7 @@ def open_blocks(
             if number != numbers[-1]:
                 stock.rebuilt.append(number)
         else:
-            found[number] = FoundBlock(_block_of(engine, head), index)
+            found[number] = FoundBlock(_block_of(head), index)
     stock.scanned += [head.number for head in to_scan]
 
     def scan(head: BlockHead) -> FoundBlock:
@@ -142,17 +143,16 @@ def header_of(head: BlockHead) -> BlockHeader:
     return head.header
 
 
-def _block_of(engine: Engine, head: BlockHead) -> Block:
+def _block_of(head: BlockHead) -> Block:
     header = header_of(head)
-    path = engine.file_path(block_name(header.number))
-    block = Block(header.number, header.generation, header.base_seq, header.seed, path)
+    block = Block(header.number, header.generation, header.base_seq, header.seed, head.path)
     block.header = header
     return block
 
 
 def _index_of(engine: Engine, head: BlockHead) -> BlockIndex | None:
     """Give a sealed block's index where it is whole and fits the file."""
-    index = engine.cache.read_index(_block_of(engine, head))
+    index = engine.cache.read_index(_block_of(head))
     if index is None or index.block_bytes != head.size:
         return None
     return index if index.header == encode_block_header(header_of(head)) else None
@@ -176,7 +176,7 @@ def _scan_sealed(engine: Engine, head: BlockHead) -> FoundBlock:
     data = read_file(engine, block_name(head.number)) or b""
     index, walker = _walk(head, data)
     _count_tail(index, walker, len(data), walker.last_seq)
-    return FoundBlock(_block_of(engine, head), index, is_scanned=True)
+    return FoundBlock(_block_of(head), index, is_scanned=True)
 
 
 def _count_tail(index: BlockIndex, walker: BlockWalker, size: int, last_seq: int) -> None:
@@ -217,7 +217,7 @@ def _scan_last(engine: Engine, survey: Survey, known: Known, head: BlockHead) ->
     )
     if cut < walker.whole_bytes:
         index, walker = _walk(head, data[:cut])
-    found = FoundBlock(_block_of(engine, head), index, is_scanned=True, durable_bytes=durable)
+    found = FoundBlock(_block_of(head), index, is_scanned=True, durable_bytes=durable)
     if walker.whole_bytes < durable:
         _count_tail(index, walker, len(data), max(known.last_seq, walker.last_seq))
     else:

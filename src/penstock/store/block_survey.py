@@ -29,41 +29,14 @@ from penstock.format.block_index import BlockIndex
 from penstock.format.block_keys import unsealer
 from penstock.format.block_walker import BlockWalker
 from penstock.format.envelope import Cipher
-from penstock.format.layout import (
-    block_name,
-    block_number,
-    index_name,
-    index_number,
-    is_temporary,
-)
+from penstock.format.layout import block_name, index_name, sort_names
 from penstock.format.sequence_set import SequenceSet
 from penstock.format.subject_table import SubjectTable
+from penstock.store.block_head import BlockHead, read_heads
 from penstock.store.engine import Engine
 
 GENERATIONS_TRIED = 64
 """A block whose header is lost is tried with these many generations of its checksum seed."""
-
-
-@dataclass(slots=True)
-class BlockHead:
-    """A block file as the directory shows it, or one that is known to be missing."""
-
-    number: int
-    size: int
-    image: bytes = b""
-    """The header's bytes as they were found."""
-
-    header: BlockHeader | None = None
-    reason: str = ""
-    """What is the matter with the header; it was mended if there is one all the same."""
-
-    is_foreign: bool = False
-    has_one_commit: bool = False
-    """The header is that of records which may all be of one commit."""
-
-    first_seq: int = 1
-    last_seq: int = 0
-    """What a block without a header held, where something tells."""
 
 
 @dataclass(slots=True)
@@ -101,52 +74,42 @@ def read_file(engine: Engine, name: str) -> bytes | None:
         file.close()
 
 
+def missing_block(engine: Engine, number: int) -> BlockHead:
+    """Give the head of a block that has no file."""
+    path = engine.file_path(block_name(number))
+    return BlockHead(number, path, reason="the block file is missing")
+
+
 def survey_directory(engine: Engine, salt: int) -> Survey:
     """Look at every file; `salt` is what the checkpoint or the mark tells, 0 for nothing.
 
     Raises WrongKey and UnsupportedVersion.
     """
-    names = engine.files.list_names(engine.path)
-    numbers = sorted(number for name in names if (number := block_number(name)) is not None)
-    block_names = [block_name(number) for number in numbers]
-    starts = engine.files.read_starts(engine.path, block_names, HEADER_BYTES)
-    heads = {
-        number: read_head(BlockHead(number, size, image), engine.file_path(name))
-        for number, name, (size, image) in zip(numbers, block_names, starts, strict=True)
-    }
-    survey = Survey(
-        _choose_salt(heads, salt),
-        heads,
-        {number for name in names if (number := index_number(name)) is not None},
-        [name for name in names if is_temporary(name)],
-    )
+    names, indexed, temporaries = sort_names(engine.files.list_names(engine.path))
+    starts = engine.files.read_starts(engine.path, list(names.values()), HEADER_BYTES)
+    heads = read_heads(engine.path, names, starts)
+    survey = Survey(_choose_salt(heads, salt), heads, indexed, temporaries)
     for head in heads.values():
-        _claim(engine, survey, head)
-    for number in sorted(survey.indexed - set(numbers)):
+        if not head.belongs_to(survey.salt):
+            _claim(engine, survey, head)
+    lone = sorted(indexed - names.keys())
+    for number in lone:
         _add_lone_index(engine, survey, number)
-    survey.heads = dict(sorted(heads.items()))
+    if lone:
+        survey.heads = dict(sorted(heads.items()))
     for head in heads.values():
-        if head.header is not None and head.header.cipher != Cipher.NONE:
-            path = engine.file_path(block_name(head.number))
-            unsealer(head.header, engine.config.name.encode(), engine.key, path)
+        header = head.header
+        if header is not None and header.cipher:
+            unsealer(header, engine.config.name.encode(), engine.key, head.path)
     return survey
-
-
-def read_head(head: BlockHead, path: str) -> BlockHead:
-    """Decode a block's header from its image, or say what is the matter with it."""
-    try:
-        head.header = decode_block_header(head.image, path)
-    except CorruptStore as error:
-        head.reason = error.reason
-    return head
 
 
 def _choose_salt(heads: dict[int, BlockHead], told: int) -> int:
     """Give the stream's salt: what was told if a block agrees, else what most blocks have."""
-    salts = Counter(head.header.salt for head in heads.values() if head.header is not None)
-    if not salts or told in salts:
+    headers = [head.header for head in heads.values() if head.header is not None]
+    if not headers or any(header.salt == told for header in headers):
         return told
-    return salts.most_common(1)[0][0]
+    return Counter(header.salt for header in headers).most_common(1)[0][0]
 
 
 def _claim(engine: Engine, survey: Survey, head: BlockHead) -> None:
@@ -182,14 +145,13 @@ def _load_index(engine: Engine, survey: Survey, number: int) -> BlockIndex | Non
 
 
 def _mended(engine: Engine, survey: Survey, head: BlockHead) -> BlockHeader | None:
-    path = engine.file_path(block_name(head.number))
-    corrected = correct_block_header(head.image, path)
+    corrected = correct_block_header(head.image, head.path)
     if corrected is not None and corrected.number == head.number:
         survey.salt = survey.salt or corrected.salt
         return corrected if corrected.salt == survey.salt else None
     index = _load_index(engine, survey, head.number)
     if index is not None:
-        return decode_block_header(index.header, path)
+        return decode_block_header(index.header, head.path)
     if not survey.salt or engine.config.cipher != Cipher.NONE:
         # An encrypted block's key is lost with its header.
         return None
@@ -224,7 +186,7 @@ def _add_lone_index(engine: Engine, survey: Survey, number: int) -> None:
     if index is None:
         survey.notes.append(f"{index_name(number)}: an index without its block, left alone")
         return
-    head = BlockHead(number, 0, reason="the block file is missing")
+    head = missing_block(engine, number)
     head.first_seq, head.last_seq = index.base_seq, index.last_seq
     survey.heads[number] = head
     survey.tombstones.update(index.tombstones)

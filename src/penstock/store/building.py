@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from penstock.clock import Clock
 from penstock.errors import SequenceOutOfOrder, UsageError
 from penstock.format.envelope import Cipher, Compression, StoreKey
-from penstock.format.layout import LOCK_NAME, block_number
+from penstock.format.layout import LOCK_NAME
 from penstock.store.bulk import append_raw
 from penstock.store.checkpoint import write_checkpoint
 from penstock.store.engine import Engine
@@ -195,8 +195,9 @@ def make_folders(files: FileSystem, path: str) -> None:
     made = [path.rstrip("/")]
     while (place := os.path.dirname(made[-1])) and not files.exists(place):
         made.append(place)
-    # One that is there may have been made by somebody who was killed before it was synced.
-    is_new = not files.exists(path) or not any(map(block_number, files.list_names(path)))
+    # One that is there may have been made by somebody who was killed before it was synced. Whoever
+    # was not has gone on to lock it.
+    is_new = not files.exists(os.path.join(path, LOCK_NAME))
     files.make_dirs(path)
     if is_new:
         for each in reversed(made):

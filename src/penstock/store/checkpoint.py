@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 
+from penstock.format.block_summary import BlockSummary
 from penstock.format.layout import STATE_NAME
-from penstock.format.state import BlockSummary, Checkpoint, encode_checkpoint
+from penstock.format.state import Checkpoint, encode_checkpoint
 from penstock.store.block_account import Block
 from penstock.store.engine import Engine
 

@@ -29,7 +29,7 @@ from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.format.layout import LOCK_NAME
 from penstock.format.reader import BlockCheck
 from penstock.format.sequence_set import SequenceSet
-from penstock.store import removal, retention
+from penstock.store import questions, removal, retention
 from penstock.store.block_files import StoredMessage
 from penstock.store.building import make_folders
 from penstock.store.checkpoint import drop_checkpoint, write_checkpoint
@@ -317,7 +317,7 @@ class FileStore:
         engine = self._engine
         start = seq
         with engine.lock:
-            while (found := engine.ledger.find_next(subjects, seq)) is not None:
+            while (found := questions.find_next(engine.ledger, subjects, seq)) is not None:
                 with contextlib.suppress(CorruptStore):
                     return self.load(found)
                 seq = found + 1
@@ -328,7 +328,9 @@ class FileStore:
         engine = self._engine
         start = seq
         with engine.lock:
-            while seq and (found := engine.ledger.find_previous(subjects, seq)) is not None:
+            while (
+                seq and (found := questions.find_previous(engine.ledger, subjects, seq)) is not None
+            ):
                 with contextlib.suppress(CorruptStore):
                     return self.load(found)
                 seq = found - 1
@@ -338,7 +340,7 @@ class FileStore:
         """Give the newest message of a subject; raises RecordNotFound."""
         engine = self._engine
         with engine.lock:
-            seq = engine.ledger.last_by_subject(subject)
+            seq = questions.find_last(engine.ledger, subject)
             if seq is None:
                 name = subject.decode("utf-8", "replace")
                 raise RecordNotFound(0, f"no message of subject {name},")
@@ -347,7 +349,7 @@ class FileStore:
     def seq_from_time(self, time_ns: int) -> int:
         """Give the first sequence not before a time; one past the last where there is none."""
         with self._engine.lock:
-            found = self._engine.ledger.find_from_time(time_ns)
+            found = questions.find_from_time(self._engine.ledger, time_ns)
             return self._engine.ledger.last_seq + 1 if found is None else found
 
     def multi_last(
@@ -364,7 +366,7 @@ class FileStore:
             if up_to_time_ns:
                 later = self.seq_from_time(up_to_time_ns + 1)
                 bound = later - 1
-            found = self._engine.ledger.lasts(subjects, bound)
+            found = questions.find_lasts(self._engine.ledger, subjects, bound)
         if 0 < count_max < len(found):
             raise LimitReached("number of subjects", count_max)
         return found
@@ -398,18 +400,18 @@ class FileStore:
         """Give the wanted messages from `seq` on."""
         with self._engine.lock:
             ledger = self._engine.ledger
-            first = ledger.find_next(subjects, seq)
+            first = questions.find_next(ledger, subjects, seq)
             if first is None:
                 return FilteredState(0, 0, 0)
-            last = ledger.find_previous(subjects, ledger.last_seq)
-            return FilteredState(ledger.count_from(subjects, seq), first, last or 0)
+            last = questions.find_previous(ledger, subjects, ledger.last_seq)
+            return FilteredState(questions.count_from(ledger, subjects, seq), first, last or 0)
 
     def subjects_state(self, subjects: SubjectFilter) -> dict[bytes, SubjectState]:
         """Give each wanted subject's messages."""
         with self._engine.lock:
             return {
                 subject: SubjectState(*ends)
-                for subject, ends in self._engine.ledger.subject_ends(subjects).items()
+                for subject, ends in questions.find_ends(self._engine.ledger, subjects).items()
             }
 
     def subjects_totals(self, subjects: SubjectFilter) -> dict[bytes, int]:
@@ -424,13 +426,15 @@ class FileStore:
         with self._engine.lock:
             if last_per_subject:
                 wanted = subjects or SubjectFilter([])
-                return sum(1 for last in self._engine.ledger.lasts(wanted) if last >= seq)
-            return self._engine.ledger.count_from(subjects, seq)
+                return sum(
+                    1 for last in questions.find_lasts(self._engine.ledger, wanted) if last >= seq
+                )
+            return questions.count_from(self._engine.ledger, subjects, seq)
 
     def deleted(self) -> SequenceSet:
         """Give the sequences between first and last without a message."""
         with self._engine.lock:
-            return self._engine.ledger.gaps()
+            return questions.find_gaps(self._engine.ledger)
 
     # Removing
 

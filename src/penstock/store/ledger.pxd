@@ -51,7 +51,6 @@ cdef class Ledger:
     ) except? 0xFFFFFFFF
     cdef bytes raw_record(self, Block block, const Entry* entry)
     cdef bytes wanted(self, BlockIndex index, object subject_filter)
-    cdef object block_range(self, object subject_filter)
     cdef uint64_t last_of(self, uint32_t item, uint64_t up_to) except? 0xFFFFFFFFFFFFFFFF
     cdef uint64_t first_of(self, uint32_t item) except? 0xFFFFFFFFFFFFFFFF
     cpdef uint32_t message_size(self, bytes subject, bytes headers, bytes payload)

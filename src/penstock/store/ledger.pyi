@@ -174,38 +174,6 @@ class Ledger:
         """Give (block, offset, length) of a live message; raises RecordNotFound."""
         ...
 
-    def find_next(self, subject_filter: SubjectFilter | None, seq: int) -> int | None:
-        """Give the first live sequence from `seq` on that the filter (None: all) wants, or None."""
-        ...
-
-    def find_previous(self, subject_filter: SubjectFilter | None, seq: int) -> int | None:
-        """Give the last live sequence up to `seq` that the filter (None: all) wants, or None."""
-        ...
-
-    def find_from_time(self, time_ns: int) -> int | None:
-        """Give the first live sequence whose time is not before `time_ns`, or None."""
-        ...
-
-    def last_by_subject(self, subject: _Bytes, up_to: int | None = None) -> int | None:
-        """Give the newest live sequence of one subject, or None."""
-        ...
-
-    def lasts(self, subject_filter: SubjectFilter, up_to: int | None = None) -> list[int]:
-        """Give the newest live sequence of every subject that the filter wants, in order."""
-        ...
-
-    def subject_ends(self, subject_filter: SubjectFilter) -> dict[_Bytes, tuple[int, int, int]]:
-        """Give {subject: (messages, first sequence, last sequence)} for a filter."""
-        ...
-
-    def count_from(self, subject_filter: SubjectFilter | None, seq: int) -> int:
-        """Give the number of live messages from `seq` on that the filter (None: all) wants."""
-        ...
-
-    def gaps(self) -> SequenceSet:
-        """Give the sequences between first and last that have no live message."""
-        ...
-
     def remove(self, seq: int) -> int:
         """Cross out one message; returns its size, or 0 where there is none."""
         ...

@@ -14,8 +14,9 @@ from itertools import pairwise
 from penstock.format.damage import Damage
 from penstock.format.layout import block_name
 from penstock.format.sequence_set import SequenceSet
+from penstock.store.block_head import BlockHead
 from penstock.store.block_scan import Known, Stock
-from penstock.store.block_survey import BlockHead, Survey
+from penstock.store.block_survey import Survey
 from penstock.store.engine import Engine
 from penstock.store.interface import RecoveryReport
 from penstock.store.stock import removed_sequences

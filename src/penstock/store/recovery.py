@@ -23,8 +23,9 @@ from penstock.format.layout import HIGH_WATER_NAME, STATE_NAME, block_name, inde
 from penstock.format.state import Checkpoint, HighWater, decode_checkpoint, decode_high_water
 from penstock.store.active_block import ActiveBlock
 from penstock.store.block_account import Block
+from penstock.store.block_head import BlockHead
 from penstock.store.block_scan import FoundBlock, Known, Stock, header_of
-from penstock.store.block_survey import BlockHead, Survey, read_file, survey_directory
+from penstock.store.block_survey import Survey, read_file, survey_directory
 from penstock.store.engine import Engine
 from penstock.store.interface import RecoveryReport
 from penstock.store.losses import carry_damage, raise_to_high_water, report_losses

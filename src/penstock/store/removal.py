@@ -18,6 +18,7 @@ from penstock.store.block_account import Block
 from penstock.store.checkpoint import drop_checkpoint
 from penstock.store.compaction import cut_block, unlink_block
 from penstock.store.engine import Engine
+from penstock.store.questions import count_from
 from penstock.store.vfs import write_all
 from penstock.subjects import SubjectFilter
 
@@ -94,7 +95,7 @@ def purge(engine: Engine, subjects: SubjectFilter | None, *, seq: int = 0, keep:
             engine.wheel.clear()
         else:
             last = seq - 1 if seq else ledger.last_seq
-            wanted = ledger.count_from(subjects, 0)
+            wanted = count_from(ledger, subjects, 0)
             limit = max(wanted - keep, 0) if keep else -1
             removed = ledger.remove_range(0, last, subjects, limit)[0]
     engine.flush()

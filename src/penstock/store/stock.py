@@ -11,15 +11,14 @@ Called by recovery.
 from __future__ import annotations
 
 from penstock.errors import FormatError
-from penstock.format.block import record_seed
+from penstock.format.block_summary import BlockSummary
 from penstock.format.damage import Damage
-from penstock.format.layout import block_name
 from penstock.format.sequence_set import SequenceSet
-from penstock.format.state import BlockSummary, Checkpoint
+from penstock.format.state import Checkpoint
 from penstock.format.subject_table import SubjectTable
 from penstock.store.block_account import Block
-from penstock.store.block_scan import FoundBlock, Known, Stock, open_blocks
-from penstock.store.block_survey import BlockHead, Survey
+from penstock.store.block_scan import FoundBlock, Known, Stock, header_of, open_blocks
+from penstock.store.block_survey import Survey, missing_block
 from penstock.store.engine import Engine
 
 
@@ -117,8 +116,10 @@ def _restore(
     """Take over a checkpoint; give the blocks that it does not cover wholly."""
     listed = {summary.number for summary in checkpoint.blocks}
     last = max(listed, default=0)
-    for summary in checkpoint.blocks:
-        _compare(survey, summary, is_last=summary.number == last)
+    blocks = [
+        _restored_block(engine, survey, summary, is_last=summary.number == last)
+        for summary in checkpoint.blocks
+    ]
     unknown = [number for number in numbers if number < last and number not in listed]
     if unknown:
         raise CheckpointInDoubt(f"block {unknown[0]} was to be removed and is still there")
@@ -127,8 +128,8 @@ def _restore(
         table.decode_into(checkpoint.subjects)
     except FormatError as error:
         raise CheckpointInDoubt(error.reason) from error
-    for summary in checkpoint.blocks:
-        engine.ledger.add_block(_restored_block(engine, checkpoint.salt, summary))
+    for block in blocks:
+        engine.ledger.add_block(block)
     engine.ledger.restore(
         messages=checkpoint.messages,
         bytes=checkpoint.bytes,
@@ -143,45 +144,22 @@ def _restore(
     return [number for number in numbers if number >= last]
 
 
-def _compare(survey: Survey, summary: BlockSummary, *, is_last: bool) -> None:
-    """Hold a block's file against what the checkpoint tells of it."""
+def _restored_block(
+    engine: Engine, survey: Survey, summary: BlockSummary, *, is_last: bool
+) -> Block:
+    """Hold a block's file against what the checkpoint tells of it, and take that over."""
     head = survey.heads.get(summary.number)
     if head is None:
-        head = BlockHead(summary.number, 0, reason="the block file is missing")
+        head = missing_block(engine, summary.number)
         survey.heads = dict(sorted([*survey.heads.items(), (summary.number, head)]))
-    if head.header is None:
-        if summary.live:
+    difference = head.differs_from(
+        summary, is_indexed=summary.number in survey.indexed, is_last=is_last
+    )
+    if difference:
+        if head.header is None and summary.live:
             head.first_seq, head.last_seq = summary.base_seq, summary.last_seq
-        raise CheckpointInDoubt(f"block {summary.number}: {head.reason}")
-    if head.header.generation != summary.generation:
-        raise CheckpointInDoubt(f"block {summary.number} was rewritten since")
-    if head.size < summary.bytes or (head.size > summary.bytes and not is_last):
-        raise CheckpointInDoubt(f"block {summary.number} has another length")
-    if summary.number not in survey.indexed and not is_last:
-        raise CheckpointInDoubt(f"block {summary.number} has no index")
-
-
-def _restored_block(engine: Engine, salt: int, summary: BlockSummary) -> Block:
-    block = Block(
-        summary.number,
-        summary.generation,
-        summary.base_seq,
-        record_seed(salt, summary.number, summary.generation),
-        engine.file_path(block_name(summary.number)),
-    )
-    block.restore(
-        count=summary.count,
-        bytes=summary.bytes,
-        last_seq=summary.last_seq,
-        live=summary.live,
-        live_bytes=summary.live_bytes,
-        live_disk_bytes=summary.live_disk_bytes,
-        first_time_ns=summary.first_time_ns,
-        last_time_ns=summary.last_time_ns,
-        dead=summary.dead,
-    )
-    block.expiring = summary.expiring
-    return block
+        raise CheckpointInDoubt(f"block {summary.number}{difference}")
+    return Block.restored(summary, header_of(head), head.path)
 
 
 def _fill_wheel(engine: Engine, found: list[FoundBlock]) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from penstock.errors import StoreLocked
+from penstock.store.file_starts import read_file_starts
 
 Mode: TypeAlias = Literal["read", "update", "create"]
 """`read`: must exist. `update`: read and write, must exist. `create`: read and write, must not."""
@@ -194,14 +195,7 @@ class OsFileSystem:
 
     def read_starts(self, folder: str, names: Sequence[str], size: int) -> list[FileStart]:
         """Give the length and first bytes of each file: a store of many blocks opens by it."""
-        starts = []
-        for name in names:
-            fd = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                starts.append((os.lseek(fd, 0, os.SEEK_END), os.pread(fd, size, 0)))
-            finally:
-                os.close(fd)
-        return starts
+        return read_file_starts(folder, names, size)
 
     def exists(self, path: str) -> bool:
         """Tell whether something is there."""

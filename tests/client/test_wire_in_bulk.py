@@ -1,0 +1,153 @@
+"""What benches do with a wire: the same message many times, counting, answering, asking."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+from array import array
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.client.wire import Wire
+from penstock.errors import FormatError
+
+Ends = tuple[Wire, socket.socket]
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    """Give a wire and the server's end of its connection."""
+    here, there = socket.socketpair()
+    here.settimeout(None)
+    there.settimeout(20)
+    with here, there:
+        yield Wire(here.fileno()), there
+
+
+def read_all(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += sock.recv(size - len(data))
+    return data
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5_000, 20_000])
+@pytest.mark.parametrize("size", [0, 16, 300_000])
+def test_a_message_is_published_as_often_as_asked(ends: Ends, count: int, size: int) -> None:
+    wire, server = ends
+    count = count if size < 1000 else min(count, 3)
+    frame = b"PUB a %d\r\n%b\r\n" % (size, b"x" * size)
+    wanted = b"PING\r\n" + frame * count + b"PONG\r\n"
+    got: list[bytes] = []
+    reader = threading.Thread(target=lambda: got.append(read_all(server, len(wanted))))
+    reader.start()
+
+    wire.write(b"PING\r\n")
+    wire.publish_many(b"a", b"x" * size, count)
+    wire.write(b"PONG\r\n")
+    wire.send()
+
+    reader.join()
+    assert got == [wanted]
+
+
+FRAMES = [
+    b"MSG a 1 2\r\nhi\r\n",
+    b"MSG a 1 2\r\nho\r\n",
+    b"MSG a 1 5\r\nMSG a\r\n",
+    b"MSG ab 1 2\r\nhi\r\n",
+    b"HMSG a 1 12 14\r\nNATS/1.0\r\n\r\nhi\r\n",
+    b"PING\r\n",
+    b"MSG e 9 0\r\n\r\n",
+]
+"""Alike ones, ones that only begin alike, one that is no message, and the end."""
+
+
+@given(st.lists(st.sampled_from(FRAMES)), st.integers(1, 40), st.data())
+def test_messages_are_counted_up_to_the_end_however_they_are_cut(
+    frames: list[bytes], wanted: int, data: st.DataObject
+) -> None:
+    stream = b"".join([*frames, FRAMES[-1], b"PONG\r\n"])
+    places = data.draw(st.lists(st.integers(0, len(stream)), max_size=4).map(sorted))
+    messages = [frame for frame in [*frames, FRAMES[-1]] if frame != b"PING\r\n"]
+    expected = min(messages.index(FRAMES[-1]), wanted)
+    # Packets are read one at a time, as they were sent.
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with here, there:
+        wire = Wire(here.fileno())
+        for start, end in itertools.pairwise([0, *places, len(stream)]):
+            if start < end:
+                there.sendall(stream[start:end])
+
+        assert wire.count_messages(wanted, b"9") == expected
+        rest = len(messages) - expected - (expected < wanted)
+        assert wire.count_messages(rest) == rest
+        assert wire.wait_pong(1) == []
+
+
+def test_a_line_too_long_to_be_remembered_is_counted_too(ends: Ends) -> None:
+    wire, server = ends
+    server.sendall(b"MSG %b 1 2\r\nhi\r\n" % (b"a" * 600) * 3)
+
+    assert wire.count_messages(3) == 3
+
+
+def test_every_request_is_answered_with_its_own_bytes(ends: Ends) -> None:
+    wire, server = ends
+    server.sendall(
+        b"MSG a 1 re.1 2\r\nhi\r\nPING\r\nMSG a 1 0\r\n\r\n"
+        b"HMSG a 1 re.2 12 14\r\nNATS/1.0\r\n\r\nho\r\nMSG a 1 re.3 0\r\n\r\nMSG e 9 0\r\n\r\n"
+    )
+
+    assert wire.answer_many(b"9") == 3
+
+    answers = (
+        b"PUB re.1 2\r\nhi\r\nPONG\r\nHPUB re.2 12 14\r\nNATS/1.0\r\n\r\nho\r\nPUB re.3 0\r\n\r\n"
+    )
+    assert read_all(server, len(answers)) == answers
+
+
+def answer(server: socket.socket, waves: list[tuple[list[int], list[int]]]) -> None:
+    """Read the requests of each wave, and then answer those that it names."""
+    for asked, answered in waves:
+        for place in asked:
+            request = b"PUB q in.%d 2\r\nhi\r\n" % place
+            assert read_all(server, len(request)) == request
+        server.sendall(b"".join(b"MSG in.%d 1 2\r\nhi\r\n" % place for place in answered))
+
+
+def test_so_many_requests_are_in_flight_as_allowed_and_each_is_timed(ends: Ends) -> None:
+    wire, server = ends
+    waves = [([0, 1, 2], [1]), ([3], [0, 3]), ([4], [2, 4])]
+    thread = threading.Thread(target=answer, args=(server, waves))
+    thread.start()
+    latencies_ns = array("q", bytes(8 * 5))
+
+    wire.request_many(b"q", b"in", b"hi", 3, latencies_ns)
+
+    thread.join()
+    assert all(latency > 0 for latency in latencies_ns)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"MSG in.1 1 2\r\nhi\r\n",
+        b"MSG in.x 1 2\r\nhi\r\n",
+        b"MSG in. 1 2\r\nhi\r\n",
+        b"MSG i 1 2\r\nhi\r\n",
+        b"MSG in.99999999999999999999 1 2\r\nhi\r\n",
+        b"MSG in.0 1 2\r\nhi\r\nMSG in.0 1 2\r\nhi\r\n",
+        b"HMSG in.0 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n",
+    ],
+)
+def test_what_answers_no_request_is_refused(ends: Ends, data: bytes) -> None:
+    wire, server = ends
+    server.sendall(data)
+
+    with pytest.raises(FormatError):
+        wire.request_many(b"q", b"in", b"hi", 1, array("q", bytes(16)))

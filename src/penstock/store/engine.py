@@ -49,7 +49,7 @@ from penstock.store.block_account import Block
 from penstock.store.block_cache import BlockCache
 from penstock.store.committer import Batch, Committer
 from penstock.store.disk_writer import DiskWriter
-from penstock.store.expiry_wheel import ExpiryWheel
+from penstock.store.expiries import Expiries
 from penstock.store.high_water import HighWaterMark
 from penstock.store.interface import DurableCallback, StoreConfig
 from penstock.store.ledger import Ledger
@@ -88,11 +88,9 @@ class Engine:
 
         self.cache = BlockCache(self)
         self.ledger = Ledger(self.cache.load_index, self.cache.open_files)
-        self.ledger.forget_expiry = self.forget_expiry
         self.times = Timekeeper(clock)
-        self.wheel = ExpiryWheel()
-        """What expires when, by the age clock of `times`."""
-
+        self.expiries = Expiries(self.times)
+        self.ledger.forget_expiry = self.expiries.forget
         self.salt = 0
         self.active: Block | None = None
         self.next_number = 1
@@ -158,9 +156,9 @@ class Engine:
         counting = self.ledger.message_overhead, self.ledger.headers_overhead
         self.ledger = Ledger(self.cache.load_index, self.cache.open_files)
         self.ledger.message_overhead, self.ledger.headers_overhead = counting
-        self.ledger.forget_expiry = self.forget_expiry
+        self.ledger.forget_expiry = self.expiries.forget
         self.times.forget_all()
-        self.wheel.clear()
+        self.expiries.clear()
         self.damage.clear()
         self._writing.clear()
         self.unsealed_index.clear()
@@ -402,15 +400,7 @@ class Engine:
             message_size=size,
         )
         if expires_ns:
-            self.remember_expiry(seq, expires_ns)
-
-    def remember_expiry(self, seq: int, expires_ns: int) -> None:
-        """Have a message removed when its time has come."""
-        self.wheel.add(seq, self.times.due_ns(seq, expires_ns))
-
-    def forget_expiry(self, seq: int, expires_ns: int) -> None:
-        """A message with a time to live is gone before it."""
-        self.wheel.remove(seq, self.times.due_ns(seq, expires_ns))
+            self.expiries.remember(seq, expires_ns)
 
     def append_many(self, messages: list[tuple[bytes, bytes, bytes]], timestamp_ns: int) -> None:
         """Append plain messages with the next sequences, crossing blocks where they are full."""

@@ -142,20 +142,25 @@ class FileStore:
     # Writing
 
     def store(
-        self, subject: bytes, headers: bytes, payload: bytes, *, expires_ns: int = 0
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        *,
+        expires_ns: int = 0,
+        keep: int = 0,
     ) -> tuple[int, int]:
         """Keep a message under the next sequence; give (sequence, time)."""
         engine = self._engine
         with engine.lock:
             engine.check_writable()
-            size = engine.ledger.message_size(subject, headers, payload)
-            retention.refuse(engine, subject, size, len(headers) + len(payload))
+            retention.refuse(engine, subject, headers, payload, keep=keep)
             seq = engine.ledger.last_seq + 1
             now_ns = engine.times.stamp(seq, engine.ledger.last_time_ns)
             engine.append(
                 subject, headers, payload, seq=seq, timestamp_ns=now_ns, expires_ns=expires_ns
             )
-            retention.enforce_subject(engine)
+            retention.enforce_subject(engine, keep)
             retention.enforce_totals(engine)
         engine.changed()
         return seq, now_ns
@@ -194,7 +199,13 @@ class FileStore:
             retention.enforce_totals(engine)
         engine.changed()
 
-    def store_batch(self, messages: Sequence[NewMessage]) -> tuple[int, int]:
+    def store_batch(
+        self,
+        messages: Sequence[NewMessage],
+        *,
+        expires_ns: Sequence[int] = (),
+        keep: Sequence[int] = (),
+    ) -> tuple[int, int]:
         """Keep all of them or, where one is refused, none; give (first, last sequence)."""
         engine = self._engine
         batch = list(messages)
@@ -202,10 +213,11 @@ class FileStore:
             raise UsageError("an empty batch")
         with engine.lock:
             engine.check_writable()
-            self._check_batch(batch)
+            retention.refuse_batch(engine, batch)
             first = engine.ledger.last_seq + 1
             now_ns = engine.times.stamp(first, engine.ledger.last_time_ns)
-            if self.config.compression is Compression.NONE and self.config.cipher is Cipher.NONE:
+            sealed = (self.config.compression, self.config.cipher)
+            if sealed == (Compression.NONE, Cipher.NONE) and not (expires_ns or keep):
                 engine.append_many(batch, now_ns)
             else:
                 for place, (subject, headers, payload) in enumerate(batch):
@@ -215,42 +227,13 @@ class FileStore:
                         payload,
                         seq=first + place,
                         timestamp_ns=now_ns,
-                        expires_ns=0,
+                        expires_ns=expires_ns[place] if expires_ns else 0,
                     )
-                    retention.enforce_subject(engine)
+                    retention.enforce_subject(engine, keep[place] if keep else 0)
             retention.enforce_totals(engine)
             last = engine.ledger.last_seq
         engine.changed()
         return first, last
-
-    def _check_batch(self, batch: list[NewMessage]) -> None:
-        """Refuse a batch before anything of it is stored."""
-        config = self.config
-        largest = self._engine.ledger.measure_batch(batch)
-        if 0 < config.max_msg_bytes < largest:
-            raise LimitReached("message size", config.max_msg_bytes)
-        if config.discard == "new":
-            ledger = self._engine.ledger
-            growth = self._growth(batch) if config.max_msgs_per_subject > 0 else len(batch)
-            if growth and 0 < config.max_msgs < ledger.messages + growth:
-                raise LimitReached("maximum messages", config.max_msgs)
-            size = sum(ledger.message_size(*message) for message in batch)
-            if 0 < config.max_bytes < ledger.bytes + size:
-                raise LimitReached("maximum bytes", config.max_bytes)
-
-    def _growth(self, batch: list[NewMessage]) -> int:
-        """Tell by how many messages a batch makes the stream longer: a full subject drops one."""
-        counts: dict[bytes, int] = {}
-        growth = 0
-        per_subject = self.config.max_msgs_per_subject
-        for subject, _, _ in batch:
-            count = counts.get(subject, self._engine.ledger.table.count(subject))
-            if count < per_subject:
-                counts[subject] = count + 1
-                growth += 1
-            elif self.config.discard_new_per_subject:
-                raise LimitReached("maximum messages per subject", per_subject)
-        return growth
 
     def skip(self, count: int = 1) -> int:
         """Pass over sequences without messages; give the last of them."""
@@ -451,9 +434,16 @@ class FileStore:
         """Remove a message and overwrite its bytes on the disk before returning."""
         return removal.erase(self._engine, seq)
 
-    def purge(self, subjects: SubjectFilter | None = None, *, seq: int = 0, keep: int = 0) -> int:
-        """Remove the wanted messages below `seq` (0: all), but the newest `keep`; durably."""
-        return removal.purge(self._engine, subjects, seq=seq, keep=keep)
+    def purge(
+        self,
+        subjects: SubjectFilter | None = None,
+        *,
+        seq: int = 0,
+        keep: int = 0,
+        durable: bool = True,
+    ) -> int:
+        """Remove the wanted messages below `seq` (0: all), but the newest `keep`."""
+        return removal.purge(self._engine, subjects, seq=seq, keep=keep, durable=durable)
 
     def compact(self, seq: int) -> int:
         """Remove everything below `seq`, which becomes the first sequence even if it is new."""
@@ -473,6 +463,11 @@ class FileStore:
         if removed:
             engine.changed()
         return removed
+
+    def due(self, count_max: int) -> list[int]:
+        """Give the first of what has outlived its time, for an owner who removes it."""
+        with self._engine.lock:
+            return retention.due(self._engine, count_max)
 
     def next_expiry_ns(self) -> int | None:
         """Tell when `expire` may have something to do next, or None."""

@@ -26,6 +26,10 @@ RawMessage = tuple[int, int, bytes, bytes, bytes, int]
 """(seq, timestamp_ns, subject, headers, payload, expires_ns) of a message that keeps its place."""
 
 
+NEVER_NS = 2**63 - 1
+"""As the time at which a message expires: not even the maximum age removes it."""
+
+
 class Discard(StrEnum):
     """Which message gives way when a limit is reached."""
 
@@ -52,6 +56,9 @@ class StoreConfig:
     discard: Discard = Discard.OLD
     discard_new_per_subject: bool = False
     """With discard new: a full subject refuses, rather than dropping its oldest message."""
+
+    hands_over_expired: bool = False
+    """What has outlived its time stays until its owner, who asks for it with `due`, removes it."""
 
     block_bytes: int = BLOCK_BYTES_DEFAULT
     sync_interval_ns: int = 0
@@ -143,9 +150,18 @@ class StreamStore(Protocol):
     # Writing. Nothing is durable before `flush` or the durable callback says so.
 
     def store(
-        self, subject: bytes, headers: bytes, payload: bytes, *, expires_ns: int = 0
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        *,
+        expires_ns: int = 0,
+        keep: int = 0,
     ) -> tuple[int, int]:
-        """Keep a message under the next sequence; give (sequence, time)."""
+        """Keep a message under the next sequence; give (sequence, time).
+
+        `keep` is how many of its subject's messages stay, this one included; 0 for all.
+        """
         ...
 
     def store_raw(
@@ -161,8 +177,17 @@ class StreamStore(Protocol):
         """Keep a message under a given sequence, above the last, and time."""
         ...
 
-    def store_batch(self, messages: Sequence[NewMessage]) -> tuple[int, int]:
-        """Keep all of them or, where one is refused, none; give (first, last sequence)."""
+    def store_batch(
+        self,
+        messages: Sequence[NewMessage],
+        *,
+        expires_ns: Sequence[int] = (),
+        keep: Sequence[int] = (),
+    ) -> tuple[int, int]:
+        """Keep all of them or, where one is refused, none; give (first, last sequence).
+
+        What `store` has for one message is given for each of them, or for none.
+        """
         ...
 
     def skip(self, count: int = 1) -> int:
@@ -251,8 +276,18 @@ class StreamStore(Protocol):
         """Remove a message and overwrite its bytes on the disk before returning."""
         ...
 
-    def purge(self, subjects: SubjectFilter | None = None, *, seq: int = 0, keep: int = 0) -> int:
-        """Remove the wanted messages below `seq` (0: all), but the newest `keep`."""
+    def purge(
+        self,
+        subjects: SubjectFilter | None = None,
+        *,
+        seq: int = 0,
+        keep: int = 0,
+        durable: bool = True,
+    ) -> int:
+        """Remove the wanted messages below `seq` (0: all), but the newest `keep`.
+
+        It is `durable` when this returns, or with the next commit.
+        """
         ...
 
     def compact(self, seq: int) -> int:
@@ -265,6 +300,10 @@ class StreamStore(Protocol):
 
     def expire(self) -> int:
         """Remove what has outlived its time; give how many."""
+        ...
+
+    def due(self, count_max: int) -> list[int]:
+        """Give the first of what has outlived its time, for an owner who removes it."""
         ...
 
     # Living

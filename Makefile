@@ -43,7 +43,7 @@ soak: setup ## Run the long tests, with new random examples
 
 clean: ## Remove all that these commands made, .venv included
 	rm -rf .venv build dist src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
-	rm -rf .import_linter_cache benchmarks/results/local demo-data
+	rm -rf .import_linter_cache benchmarks/results/local demo-data tests/interop/node/node_modules
 	find src -name '*.so' -delete
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -61,4 +61,5 @@ clean: ## Remove all that these commands made, .venv included
 
 .venv/.compiled: .venv/.installed setup.py $(COMPILED_SOURCES)
 	$(BIN)/python setup.py --quiet build_ext --inplace
+	$(BIN)/python -m compileall -q src
 	@touch $@

@@ -164,6 +164,41 @@ class AuthorizationError(PenstockError):
         self.reason = reason
 
 
+class BenchFailed(PenstockError):
+    """A run did not come to its end; `reason` is what its load process ran into."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"the bench {what} failed: {reason}")
+        self.what = what
+        self.reason = reason
+
+
+class CannotConnect(PenstockError, ConnectionError):
+    """A server cannot be reached; `reason` is the system's word for it."""
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(f"cannot connect to {host}:{port}: {reason}")
+        self.host = host
+        self.port = port
+        self.reason = reason
+
+
+class CannotLog(PenstockError, OSError):
+    """The place for log lines cannot be opened; the text is in the reference server's words."""
+
+
+class RefusedByServer(PenstockError):
+    """A server complained of what it was sent; `reason` is its word for it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the server refused: {reason}")
+        self.reason = reason
+
+
+class NoAnswer(PenstockError):
+    """A request was not answered: nobody listens, or not in time."""
+
+
 class ConfigError(PenstockError):
     """A configuration that cannot be used; `line` 0 means that the reason has no place."""
 

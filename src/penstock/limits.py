@@ -141,6 +141,35 @@ closed, so that a flood of them costs file descriptors that clients need."""
 MONITOR_WAIT_S_MAX = 30.0
 """Seconds that a monitoring connection may take to send a request, or to read an answer."""
 
+COMMAND_VARIABLE_BYTES_MAX = 64 * KIB
+"""A request's body in a command's environment: the kernel takes 128 KiB for one variable, name and
+all. The whole body is on the command's stdin in any case."""
+
+CREDENTIALS_FILE_BYTES_MAX = 64 * KIB
+"""A client's file with a JWT or a seed. A JWT with a hundred permissions is below 16 KiB."""
+
+WEBSOCKET_REQUEST_BYTES_MAX = 65_536
+"""Request line and headers of a WebSocket upgrade. A browser sends less than 2 KiB and its cookies,
+which it keeps to 4 KiB each."""
+
+WEBSOCKET_UPGRADE_S_MAX = 10.0
+"""Seconds from a WebSocket client's arrival to its upgrade, TLS included, where the configuration
+has no `handshake_timeout`: one who has not said what it wants by then never will."""
+
+WEBSOCKET_PACKED_PAYLOADS_MAX = 8
+"""Compressed bytes of one WebSocket message, in largest payloads: the reference server's bound."""
+
+WEBSOCKET_PACKED_BYTES_MAX = 64 * MIB
+"""The same in bytes, for servers whose largest payload is large."""
+
+WEBSOCKET_BROWSER_FRAME_BYTES_MAX = 4096
+"""Bytes of a frame that goes to a browser, as in the reference server: browsers handle many small
+frames better than a few large ones."""
+
+FREED_BYTES_KEPT_MAX = 16 * MIB
+"""Bytes of closed connections' buffers before the allocator is asked to give them back: that takes
+a millisecond or two, which this many bytes are worth."""
+
 CLOSED_SUBSCRIPTIONS_KEPT_MAX = 64
 """Subscriptions of a closed connection that monitoring still shows. With 10,000 closed connections
 kept, each with all of its subscriptions, clients that come and go could fill the memory."""
@@ -181,3 +210,21 @@ SUBJECT_PAIRS_MAX = 4_000_000
 """Subjects of one request compared with others, in pairs: about a second's work. Of a stream's own
 subjects only those that begin alike are compared; two thousand patterns under one token come to
 this."""
+BENCH_CLIENTS_MAX = 256
+"""Publishers or subscribers of one bench. Each is a process of some 15 MB."""
+
+BENCH_REQUESTS_MAX = 5_000_000
+"""Requests of one run: each one's latency is kept, and sorting them takes 40 bytes each."""
+
+BENCH_PIECE_BYTES = 512 * KIB
+"""What a load process sends or receives between two reports: some hundred reports a second."""
+
+BENCH_PIECES_AHEAD = 4
+"""Pieces that publishers may be ahead of their slowest receiver: 2 MiB stay in the processor's
+caches. From 32 MiB on, half of the usual `max_pending`, servers would slow publishers down."""
+
+BENCH_WAIT_S = 60.0
+"""Seconds that a load process waits for a server, or for a message, before it gives up."""
+
+BENCH_LOG_LINES_KEPT = 100
+"""Lines of the log of a server that a bench started: enough to tell why it did not start."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.nats_server import EXECUTABLE
+from penstock.testing.servers import find_reference
 
 _PLACE = re.compile(r"[\w.-]+\.conf:\d+:\d+")
 _RELOADED = re.compile(r"\[(?:INF|ERR)\] (Reloaded server configuration|Failed to reload .*)")
@@ -35,7 +35,7 @@ class Answer:
 def ask(*arguments: str, environ: dict[str, str] | None = None) -> Answer:
     """Run the real server until it ends by itself."""
     done = subprocess.run(
-        [EXECUTABLE, *arguments],
+        [find_reference(), *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -51,7 +51,7 @@ def ask(*arguments: str, environ: dict[str, str] | None = None) -> Answer:
 def running(config: Path) -> Iterator[Reloads]:
     """Run the real server on a file until the block is left."""
     process = subprocess.Popen(
-        [EXECUTABLE, "-c", str(config)],
+        [find_reference(), "-c", str(config)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -124,6 +124,7 @@ def test_a_bad_file_is_told_of_in_the_words_of_the_real_server(text: str) -> Non
         "jetstream: true\ncluster { port: -1, name: C }",
         "jetstream: true\nserver_name: S\ncluster { port: -1 }",
         "mqtt { port: -1 }",
+        "default_sentinel: x",
         "gateway { port: -1 }",
         "gateway { name: G }",
         "default_js_domain { A: d }",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -146,3 +147,33 @@ def test_two_servers_do_not_share_what_could_be_changed() -> None:
     shared = [field.name for field in fields_of(one) if isinstance(getattr(one, field.name), dict)]
     assert shared
     assert all(getattr(one, name) is not getattr(other, name) for name in shared)
+
+
+def test_options_are_equal_when_all_of_them_are() -> None:
+    assert ServerOptions(port=1) == ServerOptions(port=1)
+    assert ServerOptions(port=1) != ServerOptions(port=2)
+    assert ServerOptions() != JetStreamOptions()
+    assert hash(JetStreamOptions(domain="a")) == hash(JetStreamOptions(domain="a"))
+
+
+@pytest.mark.parametrize(
+    ("values", "named", "told"),
+    [
+        ((), {"unheard_of": 1}, "has no option 'unheard_of'"),
+        (("a",), {"user": "b"}, "user is given twice"),
+        (("a",) * 100, {}, "options, not 100"),
+    ],
+    ids=["unknown", "twice", "too many"],
+)
+def test_options_are_made_only_of_what_they_have(
+    values: tuple[Any, ...], named: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(TypeError, match=told):
+        AuthorizationOptions(*values, **named)
+
+
+def test_a_block_shows_what_it_holds_and_nothing_secret() -> None:
+    shown = repr(AuthorizationOptions(user="alice", password="s3cret"))
+
+    assert "user='alice'" in shown
+    assert "s3cret" not in shown

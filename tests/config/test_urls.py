@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.config.urls import ServerUrl, parse_url
+from penstock.config.urls import ServerUrl, advertised, parse_url
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,28 @@ def test_an_address_is_taken_apart(url: str, parts: ServerUrl) -> None:
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"invalid|Invalid"):
         parse_url(url)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", ("0.0.0.0", 4222)),
+        ("me", ("me", 4222)),
+        ("me:99", ("me", 99)),
+        ("me:0", ("me", 4222)),
+        ("me:-1", ("me", 4222)),
+        ("[::1]:99", ("::1", 99)),
+        ("[::1]", ("::1", 4222)),
+    ],
+)
+def test_what_is_advertised_stands_for_the_own_address(text: str, told: tuple[str, int]) -> None:
+    assert advertised(text, "0.0.0.0", 4222) == told
+
+
+@pytest.mark.parametrize("text", ["a:b", "a:b:c", "a:1x"])
+def test_what_is_no_address_cannot_be_advertised(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        advertised(text, "0.0.0.0", 4222)
 
 
 def test_a_password_does_not_show() -> None:

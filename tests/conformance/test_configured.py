@@ -198,6 +198,26 @@ def test_a_client_without_credentials_is_the_no_auth_user(pair_with: PairWith, s
     assert_same(pair_with(NO_AUTH_USER), say(script))
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "PING\r\n",
+        "SUB a 1\r\nPUB a 1\r\nx\r\n",
+        FULL + "SUB a 1\r\nPUB a 1\r\nx\r\n",
+        "SUB a 1\r\n" + FULL + "PUB a 1\r\nx\r\n",
+        connect("admin") + "SUB a 1\r\nPUB a 1\r\nx\r\n",
+        connect("admin", "wrong"),
+        connect("nobody"),
+    ],
+)
+def test_where_only_the_system_account_has_users_others_need_none(
+    pair_with: PairWith, script: str
+) -> None:
+    system = "accounts { $SYS { users: [ { user: admin, password: p } ] } }"
+
+    assert_same(pair_with(system), say(script))
+
+
 def test_accounts_do_not_hear_each_other(pair_with: PairWith) -> None:
     assert_same(
         pair_with(ACCOUNTS),

@@ -11,15 +11,13 @@ from __future__ import annotations
 import json
 import re
 import socket
-import sys
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.servers import REFERENCE, RunningServer
-
-OURS = (sys.executable, "-m", "penstock.server.main")
+from penstock.testing.servers import PENSTOCK, REFERENCE, ServerProcess
 
 CONFIG = """
 http: "127.0.0.1:-1"
@@ -141,11 +139,12 @@ class Client:
         self._socket.close()
 
 
-class Watched(RunningServer):
+class Watched(ServerProcess):
     """A running server with its monitoring port."""
 
-    def __init__(self, command: tuple[str, ...], config: Path) -> None:
-        super().__init__(command, config)
+    def __init__(self, command: str | Sequence[str], config: Path) -> None:
+        super().__init__(command, "-c", config, "-a", "127.0.0.1", "-p", "-1")
+        self.wait_for("Server is ready")
         found = re.search(r"Starting http monitor on .*:(\d+)", self.log)
         self.http_port = int(found[1]) if found else 0
 
@@ -175,7 +174,7 @@ def both(folder: Path, config: str = CONFIG) -> tuple[Watched, Watched]:
     file.write_text(config)
     reference = Watched(REFERENCE, file)
     try:
-        return reference, Watched(OURS, file)
+        return reference, Watched(PENSTOCK, file)
     except BaseException:
         reference.stop()
         raise

@@ -112,8 +112,8 @@ def test_whole_address_in_the_request_line_is_understood() -> None:
         (b"GET / HTTP/1.1\r\nHost: x\r\n folded: y\r\n\r\n", 400),
         (b"GET http://[x/ HTTP/1.0\r\n\r\n", 400),
         (b"\x16\x03\x01\x00\xff\xfe\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", 405),
-        (b"DELETE / HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+        (b"\x00 / HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"G@T / HTTP/1.1\r\nHost: x\r\n\r\n", 400),
         (b"GET /" + b"a" * MONITOR_REQUEST_BYTES_MAX + b" HTTP/1.1\r\n\r\n", 431),
         (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * MONITOR_REQUEST_BYTES_MAX, 431),
         (b"GET /broken HTTP/1.0\r\n\r\n", 500),
@@ -123,6 +123,22 @@ def test_what_is_not_a_request_is_refused_and_the_connection_closed(
     data: bytes, status: int
 ) -> None:
     assert status_of(data) == status
+
+
+@pytest.mark.parametrize("method", [b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"])
+def test_a_page_is_given_whatever_the_method(method: bytes) -> None:
+    data = method + b" /page HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+
+    answer = asyncio.run(answered(data))
+
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"\r\n\r\n/page?" in answer
+
+
+def test_a_path_with_two_slashes_is_a_path() -> None:
+    answer = asyncio.run(answered(b"GET //page#x HTTP/1.0\r\n\r\n"))
+
+    assert answer.endswith(b"\r\n\r\n//page#x?")
 
 
 def test_request_with_a_body_is_the_last_of_its_connection() -> None:

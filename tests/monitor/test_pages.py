@@ -140,6 +140,51 @@ def test_page_has_the_fields_and_values_of_the_reference(
     assert as_text(json.loads(own_body)) == as_text(json.loads(body))
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/healthz?stream=s",
+        "/healthz?stream=s&details=1",
+        "/healthz?consumer=c&account=A",
+        "/healthz?consumer=c&details=true",
+    ],
+)
+def test_what_health_cannot_be_asked_is_told_as_by_the_reference(
+    servers: tuple[Watched, Watched], path: str
+) -> None:
+    (status, _, body), (own_status, own_headers, own_body) = (
+        server.get(path) for server in servers
+    )
+
+    assert own_status == status == 400
+    assert own_body == body
+    assert own_headers["Content-Type"] == "application/json"
+
+
+def test_stacks_are_shown_as_text(servers: tuple[Watched, Watched]) -> None:
+    (status, headers, _), (own_status, own_headers, own_body) = (
+        server.get("/stacksz") for server in servers
+    )
+
+    assert own_status == status == 200
+    assert own_headers["Content-Type"] == headers["Content-Type"]
+    assert b"[MainThread]:" in own_body
+
+
+def test_variables_of_the_process_have_the_names_of_the_reference(
+    servers: tuple[Watched, Watched],
+) -> None:
+    (_, headers, body), (_, own_headers, own_body) = (
+        server.get("/debug/vars") for server in servers
+    )
+    reference, ours = json.loads(body), json.loads(own_body)
+
+    assert own_headers["Content-Type"] == headers["Content-Type"]
+    assert ours.keys() == reference.keys()
+    assert ours["memstats"].keys() <= reference["memstats"].keys()
+    assert ours["memstats"]["Sys"] > 0
+
+
 @pytest.mark.parametrize("path", ["/varz", "/subsz", "/subscriptionsz", "/accountz?acc=SYS"])
 def test_page_of_the_whole_server_has_the_fields_of_the_reference(
     servers: tuple[Watched, Watched], path: str
@@ -212,6 +257,6 @@ def test_first_page_links_to_pages_that_exist(servers: tuple[Watched, Watched]) 
 
 
 def test_no_page_shows_a_secret(servers: tuple[Watched, Watched]) -> None:
-    for path in (*PAGES, *REFUSED, "/", "/varz", "/metrics", "/accstatz?unused=1"):
+    for path in (*PAGES, *REFUSED, "/", "/varz", "/metrics", "/stacksz", "/debug/vars"):
         body = servers[1].get(path)[2].decode()
         assert not [secret for secret in SECRETS if secret in body], path

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.config.options import ServerOptions
 from penstock.net.closing import ClosedReason
-from penstock.net.connection import Connection
+from penstock.net.connection import REMOVALS_PER_TURN, Connection
 from penstock.server.server import Server
 from penstock.testing.clock import FakeClock
 
@@ -81,6 +81,62 @@ def test_nothing_is_left_of_a_connection_that_closed() -> None:
             assert met.server.clients() == []
             assert met.connection.close_reason is ClosedReason.PROTOCOL_VIOLATION
             assert not met.connection.subscriptions
+
+    asyncio.run(story())
+
+
+def test_very_many_subscriptions_of_a_closed_connection_leave_in_turns() -> None:
+    async def story() -> None:
+        async with meeting() as met:
+            sublist = met.connection.sublist
+            before = sublist.count
+            many = REMOVALS_PER_TURN * 2 + 1
+            lines = (b"SUB a.%d %d\r\n" % (number, number) for number in range(many))
+            await met.client.say(QUIET + b"".join(lines))
+            assert sublist.count == before + many
+
+            met.connection.close(ClosedReason.KICKED)
+
+            for left in (REMOVALS_PER_TURN + 1, 1, 0):
+                assert sublist.count == before + left
+                assert met.server.hub.publish(sublist, b"a.%d" % (many - 1), None, b"", b"") == 0
+                await asyncio.sleep(0)
+
+    asyncio.run(story())
+
+
+def test_a_client_that_asks_for_very_much_lets_others_have_their_turn() -> None:
+    async def story() -> None:
+        async with meeting() as met:
+            await met.client.say(QUIET)
+            await met.client.line()
+            lines = (b"SUB a.%d %d\r\n" % (number, number) for number in range(1_200))
+
+            met.connection.feed(b"".join(lines))
+
+            for held in (500, 1_000, 1_200):
+                assert len(met.connection.subscriptions) == held
+                await asyncio.sleep(0)
+            assert not met.connection.held
+            assert await met.client.say(b"") == b"PONG\r\n"
+
+    asyncio.run(story())
+
+
+def test_who_waits_to_be_known_is_not_let_through_by_a_long_turn() -> None:
+    async def story() -> None:
+        async with meeting() as met:
+            states = []
+            for pause in (met.connection.on_long_turn, met.connection.hold):
+                pause()
+                states.append(met.connection.is_on_hold)
+            await asyncio.sleep(0)
+            states.append(met.connection.is_on_hold)
+            met.connection.on_long_turn()
+            await asyncio.sleep(0)
+            states.append(met.connection.is_on_hold)
+
+            assert states == [False, True, True, True]
 
     asyncio.run(story())
 
@@ -200,5 +256,24 @@ def test_a_reset_connection_is_no_error_of_the_server() -> None:
             assert await other.say(b"") == b"PONG\r\n"
             assert met.connection not in met.server.clients()
             writer.close()
+
+    asyncio.run(story())
+
+
+def test_a_stalled_producer_is_not_read_before_its_time_whatever_else_ends() -> None:
+    async def story() -> None:
+        async with meeting() as met:
+            await met.client.say(QUIET)
+            await met.client.line()
+
+            met.connection.on_stall()
+            met.connection.hold()
+            met.connection.proceed()
+            # It has been sent to a server that does not read: only the end of the stall helps.
+            met.client.writer.write(b"PING\r\n")
+            await asyncio.sleep(0)
+            assert not met.connection._reading
+
+            assert await met.client.line() == b"PONG\r\n"
 
     asyncio.run(story())

@@ -13,9 +13,9 @@ import nats
 import pytest
 from cryptography import x509
 
+from penstock.testing.servers import BOTH, ServerProcess
 from tests.security.made_certificates import Authority, Made, rdns
 from tests.support.dialogue import Dialogue
-from tests.support.executables import BOTH, Running
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
@@ -47,10 +47,10 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
     return Keys(tmp_path_factory.mktemp("keys"))
 
 
-def run(name: str, folder: Path, text: str) -> Running:
+def run(name: str, folder: Path, text: str) -> ServerProcess:
     file = folder / "server.conf"
     file.write_text(f"listen: 127.0.0.1:-1\ndebug: true\n{text}\n")
-    return Running(name, "-c", str(file))
+    return ServerProcess(name, "-c", str(file))
 
 
 @both
@@ -62,6 +62,22 @@ def test_the_handshake_follows_info(name: str, keys: Keys, tmp_path: Path) -> No
             client.send("SUB foo 1", "PUB foo 2", "hi")
             assert client.answers() == ["MSG foo 1 2", "hi"]
         server.wait_for("TLS version 1.3, cipher suite TLS_AES_")
+        server.wait_for("Client connection closed: Client Closed")
+
+
+@both
+def test_a_client_that_ends_tls_hears_the_same_and_is_let_go(
+    name: str, keys: Keys, tmp_path: Path
+) -> None:
+    with (
+        run(name, tmp_path, keys.block()) as server,
+        Dialogue(server.port, tls=keys.context()) as client,
+    ):
+        client.login()
+
+        client.end_tls()
+
+        assert client.next() == "closed"
         server.wait_for("Client connection closed: Client Closed")
 
 
@@ -292,6 +308,26 @@ def test_a_client_that_leaves_while_its_password_is_verified_leaves_nothing_behi
 
         server.wait_for("Client connection closed: Client Closed")
         assert not any("[ERR]" in line for line in server.lines)
+
+
+@both
+def test_what_came_before_the_end_of_tls_counts(
+    name: str, slow_hash: str, keys: Keys, tmp_path: Path
+) -> None:
+    users = f'users [ {{ user: ann, password: "{slow_hash}" }}, {{ user: bob, password: b }} ]'
+    with (
+        run(name, tmp_path, f"{keys.block()}\nauthorization {{ timeout: 30, {users} }}") as server,
+        Dialogue(server.port, tls=keys.context()) as ann,
+        Dialogue(server.port, tls=keys.context()) as bob,
+    ):
+        bob.login(user="bob", **{"pass": "b"})
+        bob.send("SUB foo 1")
+        bob.answers()
+
+        connect = '{"user":"ann","pass":"secret","verbose":false,"pedantic":false}'
+        ann.end_tls(f"CONNECT {connect}", "PUB foo 2", "hi")
+
+        assert [bob.next(), bob.next()] == ["MSG foo 1 2", "hi"]
 
 
 def test_a_flood_of_half_handshakes_keeps_nobody_out(keys: Keys, tmp_path: Path) -> None:

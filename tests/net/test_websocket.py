@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import itertools
+import random
 import ssl
-import zlib
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.config.load import settled
 from penstock.config.options import ServerOptions, TlsOptions, WebsocketOptions
-from penstock.errors import FormatError
+from penstock.limits import (
+    WEBSOCKET_BROWSER_FRAME_BYTES_MAX,
+    WEBSOCKET_PACKED_PAYLOADS_MAX,
+    WEBSOCKET_REQUEST_BYTES_MAX,
+)
+from penstock.net.closing import ClosedReason
 from penstock.net.filters import FilterFailed
-from penstock.net.websocket import WebSocketFilter, WebSocketRules
-from penstock.protocol.websocket import BINARY, CONTINUATION, PING, frame_header, read_frame
+from penstock.net.http_upgrade import WebSocketRules
+from penstock.net.websocket import WebSocketFilter
+from penstock.protocol.websocket import (
+    BINARY,
+    CLOSE,
+    CONTINUATION,
+    PING,
+    PONG,
+    FrameReader,
+    frame_header,
+)
+from penstock.server.reloading import take_options
 from penstock.server.server import Server
+from tests.interop.raw_websocket import deflated, masked
 from tests.security.made_certificates import Authority, rdns
 
 RULES = WebSocketRules(payload_max=4096, compression=True)
+DEFLATE = "Sec-WebSocket-Extensions: permessage-deflate"
 KEY = base64.b64encode(bytes(16)).decode()
 
 
@@ -51,13 +70,6 @@ def upgraded(rules: WebSocketRules = RULES, *more: str) -> WebSocketFilter:
     assert plain == b""
     assert answer.startswith(b"HTTP/1.1 101 ")
     return made
-
-
-def masked(opcode: int, payload: bytes, *, final: bool = True, compressed: bool = False) -> bytes:
-    header = bytearray(frame_header(opcode, len(payload), final=final, compressed=compressed))
-    header[1] |= 0x80
-    mask = b"\x11\x22\x33\x44"
-    return bytes(header) + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(payload))
 
 
 async def talk(server: Server, **connecting: Any) -> None:
@@ -110,6 +122,61 @@ def test_a_websocket_client_talks_nats_under_tls(tmp_path: Path) -> None:
     run(story())
 
 
+def test_a_renewed_certificate_is_shown_to_new_clients(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    shown = []
+
+    async def look(server: Server) -> None:
+        assert server.options.websocket is not None
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        port = server.options.websocket.port
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        shown.append(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
+        writer.close()
+
+    async def story() -> None:
+        made = [authority.make(rdns(f"CN={name}")) for name in ("old", "new")]
+        options = [
+            ServerOptions(
+                host="127.0.0.1",
+                port=-1,
+                websocket=WebsocketOptions(
+                    host="127.0.0.1",
+                    port=-1,
+                    tls=TlsOptions(cert_file=str(each.cert_file), key_file=str(each.key_file)),
+                ),
+            )
+            for each in made
+        ]
+        async with Server(options[0]) as server:
+            await look(server)
+            await take_options(server, settled(options[1]))
+            await look(server)
+        assert shown == [each.der for each in made]
+
+    run(story())
+
+
+def test_who_has_not_upgraded_is_sent_away_when_the_server_stops() -> None:
+    async def story() -> None:
+        websocket = WebsocketOptions(host="127.0.0.1", port=-1, no_tls=True)
+        async with Server(ServerOptions(host="127.0.0.1", port=-1, websocket=websocket)) as server:
+            assert server.options.websocket is not None
+            port = server.options.websocket.port
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            other, closing = await asyncio.open_connection("127.0.0.1", port)
+            closing.write(b"nonsense\r\n\r\n")
+            assert (await other.read()).startswith(b"HTTP/1.1 400 ")
+            closing.close()
+            assert server.total_connections == 0
+        assert await reader.read() == b""
+        writer.close()
+
+    run(story())
+
+
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
@@ -118,9 +185,11 @@ def test_a_websocket_client_talks_nats_under_tls(tmp_path: Path) -> None:
         (request().replace(b"Version: 13", b"Version: 12"), b"400"),
         (request().replace(b"Upgrade: websocket", b"Upgrade: h2c"), b"400"),
         (request("Origin: http://elsewhere"), b"403"),
-        (request() + b"PING\r\n", b"400"),
         (b"PING\r\n\r\n", b"400"),
         (request().replace(b"GET / ", b"GET /mqtt "), b"404"),
+        (request().replace(b"HTTP/1.1", b"HTTP/2.0"), b"505"),
+        (b"GET / HTTP/1.1\r\nHost: " + b"x" * WEBSOCKET_REQUEST_BYTES_MAX, b"431"),
+        (request("Cookie: " + "x" * WEBSOCKET_REQUEST_BYTES_MAX), b"431"),
     ],
 )
 def test_a_bad_upgrade_is_refused_with_its_status(sent: bytes, status: bytes) -> None:
@@ -132,77 +201,215 @@ def test_a_bad_upgrade_is_refused_with_its_status(sent: bytes, status: bytes) ->
     assert refused.value.farewell.startswith(b"HTTP/1.1 " + status)
 
 
+@given(cut=st.integers(1, 60))
+def test_an_upgrade_may_come_in_pieces(cut: int) -> None:
+    made = WebSocketFilter(RULES)
+    sent = request()
+
+    answers = [made.incoming(sent[at : at + cut])[1] for at in range(0, len(sent), cut)]
+
+    assert answers[-1].startswith(b"HTTP/1.1 101 ")
+    assert not any(answers[:-1])
+
+
+def test_who_does_not_wait_for_the_answer_is_told_nothing() -> None:
+    with pytest.raises(FilterFailed) as refused:
+        WebSocketFilter(RULES).incoming(request() + b"PING\r\n")
+
+    assert refused.value.farewell == b""
+
+
 @given(payloads=st.lists(st.binary(max_size=300), max_size=5), cut=st.integers(1, 50))
 def test_messages_come_through_whatever_the_cuts(payloads: list[bytes], cut: int) -> None:
     made = upgraded()
-    wire = b"".join(masked(BINARY, payload) for payload in payloads)
+    wire = b"".join(masked(payload) for payload in payloads)
 
     plain = b"".join(made.incoming(wire[at : at + cut])[0] for at in range(0, len(wire), cut))
 
     assert plain == b"".join(payloads)
 
 
-def test_a_message_in_parts_and_compressed_is_put_together() -> None:
-    made = upgraded(RULES, "Sec-WebSocket-Extensions: permessage-deflate")
-    packer = zlib.compressobj(wbits=-15)
-    packed = packer.compress(b"PING\r\n" * 50) + packer.flush(zlib.Z_SYNC_FLUSH)
+@given(
+    payload=st.binary(max_size=300),
+    cuts=st.lists(st.integers(0, 300), max_size=4),
+    pings=st.lists(st.binary(max_size=125), max_size=2),
+)
+def test_a_message_in_parts_comes_through_with_pings_between(
+    payload: bytes, cuts: list[int], pings: list[bytes]
+) -> None:
+    places = [0, *sorted(min(cut, len(payload)) for cut in cuts), len(payload)]
+    parts = [payload[start:end] for start, end in itertools.pairwise(places)]
+    frames = [
+        masked(part, CONTINUATION if place else BINARY, final=place == len(parts) - 1)
+        for place, part in enumerate(parts)
+    ]
+    between = b"".join(masked(ping, PING) for ping in pings)
 
-    first = masked(BINARY, packed[:5], final=False, compressed=True)
-    plain, _ = made.incoming(first + masked(CONTINUATION, packed[5:-4]))
+    plain, answer = upgraded().incoming(between.join(frames))
+
+    assert plain == payload
+    pongs = b"".join(frame_header(PONG, len(ping)) + ping for ping in pings)
+    assert answer == pongs * len(cuts)
+
+
+def test_a_frame_is_handed_on_as_it_comes_whatever_its_size() -> None:
+    made = upgraded()
+    huge = b"\x82\xff" + (1 << 40).to_bytes(8, "big") + bytes(4)
+
+    assert made.incoming(huge + b"PUB a")[0] == b"PUB a"
+    assert made.incoming(b" 1\r\nx")[0] == b" 1\r\nx"
+
+
+def test_a_message_in_parts_and_compressed_is_put_together() -> None:
+    made = upgraded(RULES, DEFLATE)
+    packed = deflated(b"PING\r\n" * 50)
+
+    first = masked(packed[:5], final=False, compressed=True)
+    plain, _ = made.incoming(first + masked(packed[5:], CONTINUATION))
 
     assert plain == b"PING\r\n" * 50
 
 
-def test_a_bomb_is_refused_before_it_expands() -> None:
-    made = upgraded(RULES, "Sec-WebSocket-Extensions: permessage-deflate")
-    packer = zlib.compressobj(wbits=-15)
-    packed = packer.compress(bytes(10_000_000)) + packer.flush(zlib.Z_SYNC_FLUSH)
-    parts = [packed[at : at + 100] for at in range(0, len(packed), 100)]
+def test_a_bomb_gives_no_more_than_the_largest_payload() -> None:
+    made = upgraded(RULES, DEFLATE)
 
-    frames = [
-        masked(
-            BINARY if place == 0 else CONTINUATION,
-            part,
-            final=place == len(parts) - 1,
-            compressed=place == 0,
-        )
-        for place, part in enumerate(parts)
-    ]
+    with pytest.raises(FilterFailed, match="maximum payload exceeded") as failed:
+        made.incoming(masked(deflated(bytes(10_000_000)), compressed=True))
 
-    with pytest.raises(FilterFailed, match="too"):
-        made.incoming(b"".join(frames))
+    assert failed.value.before == bytes(RULES.payload_max)
+
+
+def test_compressed_data_without_an_end_is_not_gathered_for_ever() -> None:
+    made = upgraded(RULES, DEFLATE)
+    part = bytes(RULES.payload_max)
+    made.incoming(masked(part, final=False, compressed=True))
+    for _ in range(WEBSOCKET_PACKED_PAYLOADS_MAX - 1):
+        made.incoming(masked(part, CONTINUATION, final=False))
+
+    with pytest.raises(FilterFailed, match="maximum payload exceeded"):
+        made.incoming(masked(b"x", CONTINUATION, final=False))
+
+
+@pytest.mark.parametrize("packed", [b"\xff\xff\xff", deflated(b"PING\r\n" * 10)[:5]])
+def test_compressed_data_that_is_none_ends_the_connection(packed: bytes) -> None:
+    with pytest.raises(FilterFailed, match="compressed data"):
+        upgraded(RULES, DEFLATE).incoming(masked(packed, compressed=True))
+
+
+def test_what_came_before_a_violation_counts() -> None:
+    with pytest.raises(FilterFailed) as failed:
+        upgraded().incoming(masked("PING\r\n") + masked(b"hi", PING) + b"\x83\x80")
+
+    assert failed.value.before == b"PING\r\n"
+    assert failed.value.farewell.startswith(frame_header(PONG, 2) + b"hi" + b"\x88")
 
 
 def test_a_ping_is_answered_and_a_close_ends_it() -> None:
     made = upgraded()
 
-    assert made.incoming(masked(PING, b"hi"))[1] == frame_header(10, 2) + b"hi"
+    assert made.incoming(masked(b"hi", PING))[1] == frame_header(PONG, 2) + b"hi"
     with pytest.raises(FilterFailed) as ended:
-        made.incoming(masked(8, (1000).to_bytes(2, "big")))
-    assert ended.value.farewell == frame_header(8, 2) + b"\x03\xe8"
+        made.incoming(masked((1000).to_bytes(2, "big"), CLOSE))
+    assert ended.value.farewell == frame_header(CLOSE, 2) + b"\x03\xe8"
+    assert ended.value.closed is ClosedReason.CLIENT_CLOSED
+    assert made.farewell(ClosedReason.CLIENT_CLOSED) == b""
+
+
+@pytest.mark.parametrize("reason", ClosedReason)
+def test_the_end_is_told_with_a_status_that_may_be_sent(reason: ClosedReason) -> None:
+    frame = upgraded().farewell(reason)
+
+    assert frame[:2] == frame_header(CLOSE, 2 + len(reason.value))
+    assert int.from_bytes(frame[2:4], "big") in {1000, 1001, 1002, 1008, 1009, 1011}
+    assert frame[4:] == reason.value.encode()
 
 
 @pytest.mark.parametrize(
-    "frame",
+    ("frame", "violation"),
     [
-        frame_header(BINARY, 3) + b"abc",
-        b"\xf2\x80" + bytes(4),
-        b"\x83\x80" + bytes(4),
-        b"\x09\x80" + bytes(4),
-        b"\x89\xfe\x00\x80" + bytes(132),
-        b"\x82\xff" + b"\xff" * 8,
-        masked(CONTINUATION, b"x"),
+        (frame_header(BINARY, 3) + b"abc", "mask bit missing"),
+        (b"\xa2", "RSV2 and RSV3"),
+        (b"\xc2\x80", "without negotiated"),
+        (b"\x83\x80", "unknown opcode 3"),
+        (b"\x8b\x80", "unknown opcode 11"),
+        (b"\x09\x80", "final bit"),
+        (b"\x89\xfe", "control frame length"),
+        (b"\x82\xff" + b"\xff" * 8, "64-bit"),
+        (masked(b"x", CONTINUATION), "invalid continuation"),
+        (masked(b"x", final=False) + masked(b"x"), "new message"),
+        (masked(b"\x03", CLOSE), "1 byte"),
+        (masked(b"\x03\xed", CLOSE), "close status code 1005"),
     ],
 )
-def test_what_is_no_frame_of_a_client_ends_the_connection(frame: bytes) -> None:
-    with pytest.raises(FilterFailed):
+def test_what_is_no_frame_of_a_client_ends_the_connection(frame: bytes, violation: str) -> None:
+    with pytest.raises(FilterFailed, match=violation):
         upgraded().incoming(frame)
 
 
-@given(data=st.binary(max_size=200))
-def test_any_bytes_are_a_frame_or_more_is_needed_or_refused(data: bytes) -> None:
-    frame = None
-    with contextlib.suppress(FormatError):
-        frame = read_frame(data, 0, payload_max=1000, masked=True)
+def test_a_browser_gets_small_frames() -> None:
+    made = upgraded(RULES, "User-Agent: Mozilla/5.0")
 
-    assert frame is None or frame[4] <= len(data)
+    frames = made.outgoing(b"x" * 10_000)
+
+    largest = WEBSOCKET_BROWSER_FRAME_BYTES_MAX
+    parts = [largest, largest, 10_000 - 2 * largest]
+    assert frames == b"".join(frame_header(BINARY, size) + b"x" * size for size in parts)
+
+
+@pytest.mark.parametrize(
+    ("agent", "is_in_parts"),
+    [("Mozilla/5.0 Chrome/156.0 Safari/537", True), ("Mozilla/5.0 Version/17 Safari/605", False)],
+)
+def test_only_safari_gets_a_compressed_message_whole(agent: str, is_in_parts: bool) -> None:
+    made = upgraded(RULES, f"User-Agent: {agent}", DEFLATE)
+
+    frames = made.outgoing(random.Random(1).randbytes(10_000))
+
+    assert frames[:1] == (b"\x42" if is_in_parts else b"\xc2")
+
+
+@given(data=st.binary(max_size=200), cut=st.integers(1, 200))
+def test_any_bytes_are_read_alike_whatever_the_cuts(data: bytes, cut: int) -> None:
+    whole, cutting = (FrameReader(masked=True, compressing=True) for _ in range(2))
+
+    at_once = whole.feed(data)
+    piecewise = cutting.feed(data[:cut]) + cutting.feed(data[cut:])
+
+    assert cutting.violation == whole.violation
+    assert b"".join(each[1] for each in piecewise) == b"".join(each[1] for each in at_once)
+    assert len(b"".join(each[1] for each in at_once)) <= len(data)
+
+
+@given(data=st.binary(max_size=200))
+def test_any_bytes_after_an_upgrade_are_taken_or_end_the_connection(data: bytes) -> None:
+    made = upgraded(RULES, DEFLATE)
+
+    with contextlib.suppress(FilterFailed):
+        made.incoming(data)
+
+    assert made.ready
+
+
+@given(
+    words=st.lists(st.sampled_from([b"GET", b" ", b"/", b"HTTP/1.1", b"\r\n", b":", b"Host"])),
+    data=st.binary(max_size=50),
+)
+def test_any_bytes_instead_of_an_upgrade_are_refused(words: list[bytes], data: bytes) -> None:
+    made = WebSocketFilter(RULES)
+
+    with pytest.raises(FilterFailed):
+        made.incoming(b"".join(words) + data + b"\r\n\r\n")
+
+    assert not made.ready
+
+
+@given(value=st.text(), name=st.sampled_from(["Origin", "Cookie", "X-Forwarded-For"]))
+def test_any_value_of_a_header_is_taken_or_refused(name: str, value: str) -> None:
+    rules = WebSocketRules(payload_max=10, same_origin=True, allowed_origins=("http://a",))
+    sent = request(f"{name}: {value.translate({10: None, 13: None})}")
+    made = WebSocketFilter(rules)
+
+    with contextlib.suppress(FilterFailed):
+        made.incoming(sent)
+
+    assert made.request is None or len(made.request.cookies) <= value.count(";") + 1

@@ -20,11 +20,11 @@ from cryptography import x509
 from penstock.security.authenticator import Authenticator
 from penstock.security.certificates import find_peer_certificate
 from penstock.security.permissions import Permissions
+from penstock.testing.servers import reference_server
 from tests.models.subjects import matches
 from tests.security.made_certificates import Authority, Made, rdns
 from tests.security.test_authenticator import Block, Connect, Person
 from tests.security.wire import Wire
-from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.oracle
 
@@ -128,7 +128,7 @@ def test_the_same_credentials_open_and_the_same_do_not(place: int, tmp_path: Pat
         random_bytes=os.urandom,
     )
     settings = settings_of(block, accounts, no_auth_user, system)
-    with NatsServer(tmp_path, settings) as server:
+    with reference_server(settings=settings) as server:
         for number in range(len(attempts(""))):
             made: list[Connect] = []
 
@@ -242,7 +242,7 @@ def test_the_same_is_permitted_and_the_same_is_kept_back(tmp_path: Path) -> None
     users += ({"user": n, "password": "pw", "permissions": lists} for n, lists in drawn.items())
     settings = "authorization { users: [\n" + ",\n".join(map(json.dumps, users)) + "\n] }"
     with (
-        NatsServer(tmp_path, settings) as server,
+        reference_server(settings=settings) as server,
         Wire(server.port, logged_in("all")) as publisher,
     ):
         for name, lists in drawn.items():
@@ -331,7 +331,7 @@ def test_the_same_certificates_are_mapped(tmp_path: Path) -> None:
         random_bytes=os.urandom,
     )
     mapped = []
-    with NatsServer(tmp_path / "store", settings) as server:
+    with reference_server(settings=settings) as server:
         for subject, alternatives in SUBJECTS:
             made = authority.make(subject, alternatives)
             identity = ours.authenticate(

@@ -6,31 +6,26 @@ import os
 import random
 import re
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
+from penstock.protocol.nkeys import Prefix, find_public_key
 from penstock.security.identifiers import UniqueIds, new_nonce, new_server_id, new_xkey
-from penstock.security.nkeys import Prefix, find_public_key
 
 
-def test_a_server_is_named_by_a_public_key() -> None:
+def test_a_server_has_a_name_in_the_form_of_a_public_key() -> None:
     seed = os.urandom(32)
 
     name = new_server_id(lambda size: seed[:size])
 
-    expected = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
     assert name.startswith("N")
-    assert find_public_key(name, Prefix.SERVER) == expected
+    assert find_public_key(name, Prefix.SERVER) == seed
 
 
-def test_a_curve_key_is_a_public_key() -> None:
+def test_a_curve_key_has_the_form_of_one() -> None:
     seed = os.urandom(32)
 
     name = new_xkey(lambda size: seed[:size])
 
-    expected = X25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
     assert name.startswith("X")
-    assert find_public_key(name, Prefix.CURVE) == expected
+    assert find_public_key(name, Prefix.CURVE) == seed
 
 
 def test_names_differ_unless_the_random_bytes_are_the_same() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import nats
 import pytest
 
+from penstock.testing.servers import BOTH, ServerProcess
 from tests.support.dialogue import Dialogue
-from tests.support.executables import BOTH, Running
 from tests.support.settling import settle
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
@@ -35,7 +35,7 @@ def short(tmp_path: Path) -> str:
 
 @both
 def test_a_server_without_clients_ends_at_once(name: str, tmp_path: Path) -> None:
-    with Running(name, "-c", config(tmp_path, "10s")) as server:
+    with ServerProcess(name, "-c", config(tmp_path, "10s")) as server:
         server.wait_for("Server is ready")
 
         server.signal(signal.SIGUSR2, "Entering lame duck mode, stop accepting new clients")
@@ -47,7 +47,7 @@ def test_a_server_without_clients_ends_at_once(name: str, tmp_path: Path) -> Non
 @both
 def test_clients_that_understand_are_told_and_all_are_let_go(name: str, short: str) -> None:
     with (
-        Running(name, "-c", short) as server,
+        ServerProcess(name, "-c", short) as server,
         Dialogue(server.port) as modern,
         Dialogue(server.port) as old,
     ):
@@ -69,7 +69,7 @@ def test_clients_that_understand_are_told_and_all_are_let_go(name: str, short: s
 @both
 def test_nobody_new_is_let_in(name: str, tmp_path: Path) -> None:
     with (
-        Running(name, "-c", config(tmp_path, "20s")) as server,
+        ServerProcess(name, "-c", config(tmp_path, "20s")) as server,
         Dialogue(server.port) as client,
     ):
         assert len(client.login(protocol=1)) <= 1
@@ -89,7 +89,7 @@ def test_a_server_that_leaves_is_not_hurried_by_term_but_by_interrupt(
     name: str, tmp_path: Path
 ) -> None:
     with (
-        Running(name, "-c", config(tmp_path, "20s")) as server,
+        ServerProcess(name, "-c", config(tmp_path, "20s")) as server,
         Dialogue(server.port) as client,
     ):
         assert client.login() == []
@@ -105,7 +105,7 @@ def test_a_server_that_leaves_is_not_hurried_by_term_but_by_interrupt(
 
 @both
 def test_a_real_client_hears_of_it_and_goes_on_elsewhere(name: str, short: str) -> None:
-    async def scenario(leaving: Running, other: Running) -> int:
+    async def scenario(leaving: ServerProcess, other: ServerProcess) -> int:
         moved = asyncio.Event()
 
         async def reconnected() -> None:
@@ -126,6 +126,9 @@ def test_a_real_client_hears_of_it_and_goes_on_elsewhere(name: str, short: str) 
         assert port is not None
         return port
 
-    with Running(name, "-c", short) as leaving, Running("penstock", "-p", "-1") as other:
+    with (
+        ServerProcess(name, "-c", short) as leaving,
+        ServerProcess("penstock", "-p", "-1") as other,
+    ):
         assert asyncio.run(scenario(leaving, other)) == other.port
         assert leaving.wait() == 0

@@ -79,15 +79,17 @@ def test_what_cannot_be_printed_is_written_so_that_a_line_stays_a_line(
 
 
 def test_a_file_that_grew_too_long_goes_on_in_a_new_one(tmp_path: Path) -> None:
-    written = log(tmp_path / "log", log_size_limit=100)
+    written = log(tmp_path / "log", log_size_limit=500)
 
-    written.line("INF", "x" * 100)
+    written.line("INF", "x" * 500)
     written.line("INF", "second")
     written.close()
 
     old = tmp_path / "log.2023.11.14.22.13.20.123456789"
-    assert "x" * 100 in old.read_text()
-    assert (tmp_path / "log").read_text().endswith("second\n")
+    assert "x" * 500 in old.read_text()
+    told, second = (tmp_path / "log").read_text().splitlines()
+    assert told.endswith(f'[INF] Rotated log, backup saved as "{old}"')
+    assert second.endswith("second")
 
 
 def test_only_so_many_files_are_kept_and_others_are_not_touched(tmp_path: Path) -> None:
@@ -102,8 +104,15 @@ def test_only_so_many_files_are_kept_and_others_are_not_touched(tmp_path: Path) 
     written.close()
 
     assert not oldest.exists()
+    assert (tmp_path / "log").read_text().endswith(f'[INF] Purged log file "{oldest.name}"\n')
     assert older.exists()
     assert foreign.exists()
+
+
+def test_a_log_file_is_not_for_everybody(tmp_path: Path) -> None:
+    log(tmp_path / "log").close()
+
+    assert (tmp_path / "log").stat().st_mode & 0o007 == 0
 
 
 def test_other_options_take_it_to_another_file(tmp_path: Path) -> None:
@@ -121,7 +130,7 @@ def test_other_options_take_it_to_another_file(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_had_leaves_it_where_it_was(tmp_path: Path) -> None:
     written = log(tmp_path / "one")
 
-    with pytest.raises(OSError, match="No such file"):
+    with pytest.raises(OSError, match=r"error opening file: open .*: no such file"):
         written.configure(ServerOptions(log_file=str(tmp_path / "no" / "such" / "file")))
     written.line("INF", "still here")
     written.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.executables import BOTH, ask, without_prefix
+from penstock.testing.servers import BOTH, ask, without_prefix
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
@@ -133,9 +133,58 @@ def test_a_name_that_nobody_knows_ends_the_server_with_a_fatal_line() -> None:
     )
 
 
-def test_a_log_file_that_cannot_be_opened_ends_the_server(tmp_path: Path) -> None:
-    answer = ask("penstock", "-p", "-1", "-l", str(tmp_path / "no" / "such" / "log"))
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-p", "99999"],
+        ["-p", "-1", "-m", "99999"],
+        ["-p", "-1", "-ms", "-1"],
+        ["-p", "-1", "-ms", "8443", "-m", "8222"],
+        ["-p", "-1", "--client_advertise", "a:b:c"],
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_listened_to_ends_the_server_with_the_same_fatal_line(
+    arguments: list[str],
+) -> None:
+    ours, theirs = (ask(name, "-a", "127.0.0.1", *arguments) for name in BOTH)
+
+    assert ours.returncode == theirs.returncode == 1
+    last = without_prefix(ours.stderr.splitlines()[-1])
+    assert last == without_prefix(theirs.stderr.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["-l", "/no/such/folder/log"], ["-r", "nowhere"], ["-r", "ftp://127.0.0.1:514"]],
+    ids=" ".join,
+)
+def test_a_log_that_cannot_be_opened_ends_the_server_with_the_same_words(
+    arguments: list[str],
+) -> None:
+    ours, theirs = (ask(name, "-p", "-1", *arguments) for name in BOTH)
+
+    assert ours.returncode == theirs.returncode == 1
+    # Each begins with the time.
+    assert ours.stderr[20:] == theirs.stderr[20:]
+    assert re.match(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d error ", ours.stderr)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trusted_keys: OAHC7NGAHG3YVPTD6QOUFZGPM2OMU6EOS67O2VHBUOA6BJLPTWFHGLKU",
+        "authorization { users [ { user: a, password: b, proxy_required: true } ] }",
+        "authorization { user: a, password: b, proxy_required: true }",
+    ],
+)
+def test_a_server_that_could_not_tell_who_may_connect_does_not_start(
+    text: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "server.conf"
+    file.write_text(f"listen: 127.0.0.1:-1\n{text}\n")
+
+    answer = ask("penstock", "-c", str(file))
 
     assert answer.returncode == 1
-    assert "no such file or directory" in answer.stderr
-    assert "Traceback" not in answer.stderr
+    assert re.fullmatch(r"nats-server: .* not available yet\n", answer.stderr)

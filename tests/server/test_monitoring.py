@@ -16,7 +16,7 @@ import pytest
 from cryptography import x509
 
 from penstock.config.options import AuthorizationOptions, ServerOptions, TlsOptions
-from penstock.limits import CLOSED_SUBSCRIPTIONS_KEPT_MAX
+from penstock.limits import CLOSED_SUBSCRIPTIONS_KEPT_MAX, KIB, MIB
 from penstock.server.server import Server
 from tests.security.made_certificates import Authority, rdns
 from tests.support.settling import settle
@@ -114,6 +114,70 @@ def test_token_of_a_client_is_never_shown() -> None:
 
     assert connz["connections"][0]["authorized_user"] == "[REDACTED]"
     assert "a-very-secret-token" not in json.dumps([connz, varz])
+
+
+def test_publishing_is_an_activity_and_receiving_is_none() -> None:
+    async def activities(server: Server) -> list[str]:
+        found = (await page(server, "/connz"))["connections"]
+        return [each["last_activity"] for each in found]
+
+    async def scenario() -> tuple[list[str], list[str]]:
+        async with monitored() as server:
+            receiver = await nats.connect(server.url)
+            await receiver.subscribe("news")
+            await settle(receiver)
+            publisher = await nats.connect(server.url)
+            before = await activities(server)
+            # The clock that is looked at moves every few milliseconds.
+            while (after := await activities(server))[1] == before[1]:
+                await publisher.publish("news", b"!")
+                await publisher.flush()
+            await publisher.close()
+            await receiver.close()
+            return before, after
+
+    before, after = asyncio.run(scenario())
+
+    assert after[1] > before[1]
+    assert after[0] == before[0]
+
+
+def test_a_producer_that_was_slowed_down_is_counted() -> None:
+    async def scenario() -> tuple[Any, Any]:
+        async with monitored(max_pending=4 * MIB) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            await reader.readline()
+            writer.write(b'CONNECT {"verbose":false}\r\nSUB news 1\r\nPING\r\n')
+            assert await reader.readline() == b"PONG\r\n"
+            # From now on it does not read.
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # of a stream it can
+            publisher = await nats.connect(server.url)
+            while not server.stalls:
+                await publisher.publish("news", bytes(64 * KIB))
+                await publisher.flush()
+            varz = await page(server, "/varz")
+            connz = await page(server, "/connz")
+            writer.transport.abort()
+            await publisher.close()
+            return varz, connz
+
+    varz, connz = asyncio.run(scenario())
+
+    assert varz["stalled_clients"] >= 1
+    assert ["stalls" in each for each in connz["connections"]] == [False, True]
+
+
+def test_a_host_to_tell_clients_is_told_everywhere() -> None:
+    async def scenario() -> None:
+        async with monitored(client_advertise="nats.example:4333") as server:
+            client = await nats.connect(server.url)
+            told = client._server_info
+            varz = await page(server, "/varz")
+            await client.close()
+            for fields in (told, varz):
+                assert (fields["host"], fields["port"]) == ("nats.example", 4333)
+
+    asyncio.run(scenario())
 
 
 def test_closed_connections_are_kept_up_to_their_number() -> None:

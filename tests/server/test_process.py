@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.support.executables import BOTH, Running, ask, wait_for_file
+from penstock.testing.servers import BOTH, WAIT_S, ServerProcess, ask
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 both = pytest.mark.parametrize("name", BOTH)
+
+
+def wait_for_file(path: Path) -> str:
+    """Wait until a file is there and has something in it; give its text."""
+    give_up_s = time.monotonic() + WAIT_S
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < give_up_s, f"{path} did not come"
+        os.sched_yield()
+    return path.read_text()
 
 
 def shape(message: str) -> str:
@@ -30,7 +41,7 @@ def test_the_log_of_a_start_and_an_end_reads_the_same(tmp_path: Path) -> None:
     )
     logs = []
     for name in BOTH:
-        with Running(name, "-c", str(config)) as server:
+        with ServerProcess(name, "-c", str(config)) as server:
             server.wait_for("Server is ready")
             server.signal(signal.SIGTERM)
             assert server.wait() == 0
@@ -46,7 +57,7 @@ def test_the_log_of_a_start_and_an_end_reads_the_same(tmp_path: Path) -> None:
     ("number", "word"), [(signal.SIGINT, "interrupt"), (signal.SIGTERM, "terminated")]
 )
 def test_a_signal_to_end_is_obeyed(name: str, number: signal.Signals, word: str) -> None:
-    with Running(name, "-a", "127.0.0.1", "-p", "-1") as server, server.connect() as client:
+    with ServerProcess(name, "-a", "127.0.0.1", "-p", "-1") as server, server.connect() as client:
         assert client.recv(5) == b"INFO "
 
         server.signal(number, f'Trapped "{word}" signal')
@@ -61,7 +72,7 @@ def test_a_signal_to_end_is_obeyed(name: str, number: signal.Signals, word: str)
 def test_the_pid_file_holds_the_number_and_nothing_else(name: str, tmp_path: Path) -> None:
     file = tmp_path / "server.pid"
 
-    with Running(name, "-a", "127.0.0.1", "-p", "-1", "-P", str(file)) as server:
+    with ServerProcess(name, "-a", "127.0.0.1", "-p", "-1", "-P", str(file)) as server:
         server.wait_for("Server is ready")
 
         assert file.read_text() == str(server.pid)
@@ -72,7 +83,7 @@ def test_the_pid_file_holds_the_number_and_nothing_else(name: str, tmp_path: Pat
 def test_the_ports_file_names_every_address_and_goes_with_the_server(
     name: str, host: str, tmp_path: Path
 ) -> None:
-    with Running(name, "-a", host, "-p", "-1", "--ports_file_dir", str(tmp_path)) as server:
+    with ServerProcess(name, "-a", host, "-p", "-1", "--ports_file_dir", str(tmp_path)) as server:
         port = server.port
         file = tmp_path / f"nats-server_{server.pid}.ports"
 
@@ -87,7 +98,7 @@ def test_the_ports_file_names_the_same_addresses_as_the_real_one(tmp_path: Path)
     found = []
     for name in BOTH:
         arguments = ["-p", "-1", "-m", "-1", "--ports_file_dir", str(tmp_path)]
-        with Running(name, *arguments) as server:
+        with ServerProcess(name, *arguments) as server:
             server.wait_for("Server is ready")
             text = wait_for_file(tmp_path / f"nats-server_{server.pid}.ports")
             urls = json.loads(re.sub(r":\d{4,5}\"", ':PORT"', text))
@@ -98,7 +109,7 @@ def test_the_ports_file_names_the_same_addresses_as_the_real_one(tmp_path: Path)
 
 @both
 def test_every_address_means_those_of_both_families(name: str) -> None:
-    with Running(name, "-p", "-1") as server:
+    with ServerProcess(name, "-p", "-1") as server:
         assert server.wait_for("Listening").startswith(
             "[INF] Listening for client connections on 0.0.0.0:"
         )
@@ -112,7 +123,7 @@ def test_every_address_means_those_of_both_families(name: str) -> None:
 def test_a_log_file_that_was_moved_away_is_opened_anew(name: str, tmp_path: Path) -> None:
     file, moved = tmp_path / "server.log", tmp_path / "old.log"
     arguments = ["-a", "127.0.0.1", "-p", "-1", "-l", str(file)]
-    with Running(name, *arguments) as server:
+    with ServerProcess(name, *arguments) as server:
         while "Server is ready" not in wait_for_file(file):
             pass
         file.rename(moved)
@@ -129,7 +140,7 @@ def test_a_log_file_that_was_moved_away_is_opened_anew(name: str, tmp_path: Path
 
 @both
 def test_without_a_log_file_there_is_nothing_to_reopen(name: str) -> None:
-    with Running(name, "-a", "127.0.0.1", "-p", "-1") as server:
+    with ServerProcess(name, "-a", "127.0.0.1", "-p", "-1") as server:
         server.wait_for("Server is ready")
 
         line = server.signal(signal.SIGUSR1, "re-open")
@@ -139,7 +150,7 @@ def test_without_a_log_file_there_is_nothing_to_reopen(name: str) -> None:
 
 @both
 def test_without_a_configuration_file_there_is_nothing_to_reload(name: str) -> None:
-    with Running(name, "-a", "127.0.0.1", "-p", "-1") as server:
+    with ServerProcess(name, "-a", "127.0.0.1", "-p", "-1") as server:
         server.wait_for("Server is ready")
 
         assert server.reload() == (
@@ -153,7 +164,7 @@ def test_a_running_server_is_signalled_by_its_number_or_its_pid_file(
     target: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "server.pid"
-    with Running("penstock", "-a", "127.0.0.1", "-p", "-1", "-P", str(file)) as server:
+    with ServerProcess("penstock", "-a", "127.0.0.1", "-p", "-1", "-P", str(file)) as server:
         server.wait_for("Server is ready")
         whom = str(file) if target == "file" else str(server.pid)
 
@@ -168,7 +179,9 @@ def test_streams_that_were_asked_for_are_told_to_be_missing_and_the_rest_runs(
     tmp_path: Path,
 ) -> None:
     with (
-        Running("penstock", "-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(tmp_path)) as server,
+        ServerProcess(
+            "penstock", "-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(tmp_path)
+        ) as server,
         server.connect() as client,
     ):
         info = json.loads(client.recv(65_536).split(b" ", 1)[1])
@@ -179,7 +192,7 @@ def test_streams_that_were_asked_for_are_told_to_be_missing_and_the_rest_runs(
 
 def test_what_a_client_sends_cannot_break_a_line_of_the_log() -> None:
     with (
-        Running("penstock", "-a", "127.0.0.1", "-p", "-1", "-D") as server,
+        ServerProcess("penstock", "-a", "127.0.0.1", "-p", "-1", "-D") as server,
         server.connect() as client,
     ):
         forged = '{"name":"x\\n[1] 2026/01/01 00:00:00.000000 [INF] Forged","lang":"py"}'

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import ssl
 from pathlib import Path
 
 import bcrypt
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from penstock.testing.servers import BOTH, ServerProcess
 from tests.security.made_certificates import Authority, rdns
 from tests.support.dialogue import Dialogue
-from tests.support.executables import BOTH, Running
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
@@ -25,7 +27,7 @@ class Configured:
     def __init__(self, name: str, folder: Path, text: str) -> None:
         self._file = folder / "server.conf"
         self._write(text)
-        self.server = Running(name, "-c", str(self._file))
+        self.server = ServerProcess(name, "-c", str(self._file))
         self.server.wait_for("Server is ready")
 
     def _write(self, text: str) -> None:
@@ -282,6 +284,36 @@ def test_a_new_certificate_is_for_new_connections_and_old_ones_stay(
             assert new.login() == []
             assert old.certificate_serial != new.certificate_serial
         assert old.answers() == []
+
+
+@both
+def test_a_client_whose_certificate_is_no_longer_listed_is_cut_off(
+    name: str, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    shown = authority.make(rdns("CN=localhost"), [x509.DNSName("localhost")])
+    context = ssl.create_default_context(cafile=str(authority.ca_file))
+    context.load_cert_chain(shown.cert_file, shown.key_file)
+    certificate = x509.load_pem_x509_certificate(shown.cert_file.read_bytes())
+    key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+    def pinned(fingerprint: str) -> str:
+        return (
+            f'tls {{ cert_file: "{shown.cert_file}", key_file: "{shown.key_file}", '
+            f'ca_file: "{authority.ca_file}", verify: true, pinned_certs: ["{fingerprint}"] }}'
+        )
+
+    with (
+        Configured(name, tmp_path, pinned(hashlib.sha256(key).hexdigest())) as configured,
+        Dialogue(configured.server.port, tls=context) as client,
+    ):
+        assert client.login() == []
+
+        assert configured.reload(pinned("0" * 64)).startswith(DONE)
+
+        assert client.next() == "closed"
+        configured.server.wait_for("Reloaded: 1 pinned_certs")
+        configured.server.wait_for("Disconnect 1 clients due to pinned certs reload")
 
 
 @both

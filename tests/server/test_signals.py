@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import UsageError
 from penstock.server.signals import is_server, running_servers, send_signal
-from tests.support.executables import Running
+from penstock.testing.servers import ServerProcess
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_who_only_names_a_server_is_none(words: list[str]) -> None:
 
 @pytest.mark.slow
 def test_running_servers_are_found_and_this_process_is_none_of_them() -> None:
-    with Running("penstock", "-a", "127.0.0.1", "-p", "-1") as server:
+    with ServerProcess("penstock", "-a", "127.0.0.1", "-p", "-1") as server:
         server.wait_for("Server is ready")
 
         found = running_servers()

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from penstock.testing.servers import BOTH, ServerProcess
 from tests.monitor.compared import CONFIG, SECRETS, Client, Watched, as_text, both
+from tests.support.dialogue import Dialogue
 
 pytestmark = pytest.mark.oracle
 
@@ -50,6 +52,11 @@ REQUESTS = (
     ("$SYS.REQ.SERVER.PING.ACCOUNTZ", '{"account":"A"}'),
     ("$SYS.REQ.SERVER.PING.ACCOUNTZ", '{"account":"NOBODY"}'),
     ("$SYS.REQ.SERVER.PING.HEALTHZ", '{"details":true}'),
+    ("$SYS.REQ.SERVER.PING.HEALTHZ", '{"stream":"s"}'),
+    ("$SYS.REQ.SERVER.PING.HEALTHZ", '{"consumer":"c","details":true}'),
+    ("$SYS.REQ.SERVER.<id>.PROFILEZ", ""),
+    ("$SYS.REQ.SERVER.PING.PROFILEZ", '{"name":"nope"}'),
+    ("$SYS.REQ.SERVER.PING.RAFTZ", ""),
     ("$SYS.REQ.SERVER.<id>.JSZ", ""),
     ("$SYS.REQ.SERVER.PING.NOPE", ""),
     ("$SYS.REQ.SERVER.NOBODY.VARZ", ""),
@@ -316,3 +323,30 @@ def test_reload_that_is_asked_for_takes_the_file_as_it_is_then(tmp_path: Path) -
                 pass
             admin.close()
         (tmp_path / "server.conf").write_text(CONFIG)
+
+
+def test_members_of_an_account_hear_of_a_client_that_was_refused(tmp_path: Path) -> None:
+    file = tmp_path / "server.conf"
+    file.write_text(
+        "listen: 127.0.0.1:-1\nauthorization { users [ { user: ann, password: a } ] }\n"
+    )
+    heard = []
+    for name in BOTH:
+        with ServerProcess(name, "-c", str(file)) as server, Dialogue(server.port) as ann:
+            ann.login(user="ann", **{"pass": "a"})
+            ann.send("SUB $SYS.ACCOUNT.CLIENT.AUTH.ERR 1")
+            assert ann.answers() == []
+
+            with Dialogue(server.port) as stranger:
+                assert stranger.login(user="eve", **{"pass": "wrong-secret"})[-1] == "closed"
+
+            assert ann.next().startswith("MSG $SYS.ACCOUNT.CLIENT.AUTH.ERR 1 ")
+            heard.append(json.loads(ann.next()))
+
+    ours, theirs = heard
+    assert ours.keys() == theirs.keys()
+    assert ours["client"].keys() == theirs["client"].keys()
+    for key in ("type", "reason"):
+        assert ours[key] == theirs[key]
+    assert ours["client"]["user"] == "eve"
+    assert "wrong-secret" not in json.dumps(ours)

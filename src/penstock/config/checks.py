@@ -59,7 +59,8 @@ def _server(options: ServerOptions) -> str:
 
 def _trust(options: ServerOptions) -> str:
     if not options.operators:
-        return ""
+        needed = "default sentinel requires operators and accounts"
+        return needed if options.default_sentinel else ""
     if options.trusted_keys:
         return "conflicting options for 'TrustedKeys' and 'TrustedOperators'"
     if options.resolver is None:

@@ -19,8 +19,22 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 if TYPE_CHECKING:
+    from dataclasses import dataclass as options_block
+
     from penstock.config.parser import Value
     from penstock.config.reading import Notes
+else:
+
+    def options_block(*, frozen: bool) -> Callable[[type], type]:
+        """Make a kind of block of a class: a frozen dataclass whose methods are `Block`'s."""
+        assert frozen
+        return dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False, slots=True)
+
+
+__all__ = [
+    "Block", "Key", "OptionInfo", "Reader", "fields_by_key", "fields_of", "option",
+    "options_block", "options_of",
+]  # fmt: skip
 
 Reader = Callable[["Value", "Key", "Notes"], Any]
 """Makes an option's value of a configured value; raises ConfigError if it cannot."""
@@ -81,9 +95,50 @@ def option(
 
 
 class Block:
-    """Options that stand together in one map; each kind is a frozen dataclass of its own."""
+    """Options that stand together in one map; each kind is a frozen dataclass of its own.
+
+    What a dataclass would have written for each kind is here once, for all: a server has thirty
+    kinds, and writing it for each of them would be a good part of the time that it takes to start.
+    """
 
     __slots__ = ()
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every kind is a dataclass
+        if len(values) > len(fields):
+            raise TypeError(f"{type(self).__name__} has {len(fields)} options, not {len(values)}")
+        for field, value in zip(fields, values, strict=False):
+            if named.setdefault(field.name, value) is not value:
+                raise TypeError(f"{type(self).__name__}: {field.name} is given twice")
+        for field in fields:
+            default = field.default
+            if default is dataclasses.MISSING and field.name not in named:
+                assert field.default_factory is not dataclasses.MISSING
+                default = field.default_factory()
+            object.__setattr__(self, field.name, named.pop(field.name, default))
+        if named:
+            raise TypeError(f"{type(self).__name__} has no option {next(iter(named))!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot change {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot remove {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        shown = (f"{each.name}={getattr(self, each.name)!r}" for each in fields if each.repr)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _values(self) -> tuple[Any, ...]:
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        return tuple(getattr(self, each.name) for each in fields)
 
     shared_keys: ClassVar[Mapping[str, Reader]] = {}
     """Keys that set several options: their readers give a dict of field names and values."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.config.checks import check_options
+from penstock.config.declaring import options_of
 from penstock.config.digest import config_digest
 from penstock.config.flags import Action, FlagResult, FlagValue, parse_flags
 from penstock.config.options import (
@@ -26,7 +27,7 @@ from penstock.config.options import (
     UserOptions,
 )
 from penstock.config.options_tls import unreadable_file
-from penstock.config.parser import ConfigMap, Value, parse_file
+from penstock.config.parser import ConfigMap, Value, parse_file, parse_text
 from penstock.config.quoting import quoted
 from penstock.config.reading import Notes, changed, decimal, read_fields, with_defaults
 from penstock.config.sharing import wrong_sharing
@@ -56,10 +57,27 @@ def load_options(
 
 def load(flags: FlagResult, environ: Mapping[str, str]) -> Loaded:
     """Give the options that parsed flags and their file ask for; raise ConfigError."""
-    loaded = Loaded(ServerOptions())
-    if flags.config_file:
-        loaded = _load_file(flags.config_file, environ)
-    options = settled(with_flags(loaded.options, flags.values))
+    return load_for_program(flags.values, environ, base=ServerOptions())
+
+
+def load_for_program(
+    values: Mapping[str, FlagValue],
+    environ: Mapping[str, str],
+    *,
+    base: ServerOptions,
+    text: str = "",
+) -> Loaded:
+    """Give the options of a server inside another program; raise ConfigError.
+
+    `values` are as flags give them, `config_file` among them, and count over the file's; `text`
+    stands for a file. `base` is what holds where none of them says anything.
+    """
+    loaded = Loaded(base)
+    if file := str(values.get("config_file", "")):
+        loaded = _load_file(file, environ, base)
+    elif text:
+        loaded = _load_values(parse_text(text, environ), Notes(), base)
+    options = settled(with_flags(loaded.options, values))
     check_options(options)
     return Loaded(options, loaded.warnings, loaded.digest)
 
@@ -74,26 +92,30 @@ def check_config(flags: FlagResult, environ: Mapping[str, str]) -> str:
     if not file:
         reason = "must specify [-c, --config] option to check configuration file syntax"
         raise ConfigError("", 0, 0, reason)
-    loaded = _load_file(file, environ)
+    loaded = _load_file(file, environ, ServerOptions())
     if loaded.warnings:
         raise InvalidConfiguration((), loaded.warnings)
     return f"configuration file {file} is valid ({loaded.digest})"
 
 
-def _load_file(file: str, environ: Mapping[str, str]) -> Loaded:
+def _load_file(file: str, environ: Mapping[str, str], base: ServerOptions) -> Loaded:
     values = parse_file(file, environ)
     notes = Notes()
     if not values:
         notes.warnings.append(f"{file}: config has no values or is empty")
-    options = read_options(values, notes)
+    return _load_values(values, notes, base)
+
+
+def _load_values(values: ConfigMap, notes: Notes, base: ServerOptions) -> Loaded:
+    options = read_options(values, notes, base)
     if notes.errors:
         raise InvalidConfiguration(tuple(notes.errors), tuple(notes.warnings))
     return Loaded(options, tuple(notes.warnings), config_digest(values))
 
 
-def read_options(values: ConfigMap, notes: Notes) -> ServerOptions:
-    """Read a parsed file into options; what is wrong goes into the notes."""
-    options = ServerOptions(**read_fields(ServerOptions, values, notes))
+def read_options(values: ConfigMap, notes: Notes, base: ServerOptions) -> ServerOptions:
+    """Put a parsed file over options; what is wrong goes into the notes."""
+    options = changed(base, **read_fields(ServerOptions, values, notes))
     _check_users(values, options, notes)
     _check_store_dir(values, options, notes)
     _check_callout(options, notes)
@@ -179,7 +201,7 @@ def with_flags(options: ServerOptions, values: Mapping[str, FlagValue]) -> Serve
     return _with_cluster(options, values, by_block.get("cluster", {}))
 
 
-_OWN_FIELDS = frozenset(ServerOptions.__slots__) - {"tls"}
+_OWN_FIELDS = frozenset(options_of(ServerOptions)) - {"tls"}
 
 
 def _with_log_levels(options: ServerOptions, values: Mapping[str, FlagValue]) -> ServerOptions:

@@ -8,15 +8,12 @@ show in a repr.
 The blocks stand in modules of their own (`options_tls` and so on) and are all named here.
 """
 
-# ruff: noqa: RUF009 — option() declares a field, as dataclasses.field() does.
-
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from penstock.config.declaring import Block, Key, Reader, option
+from penstock.config.declaring import Block, Key, Reader, option, options_block
 from penstock.config.durations import MINUTE_NS, SECOND_NS, format_duration
 from penstock.config.mappings import MappingDestination, Mappings, mappings
 from penstock.config.options_accounts import (
@@ -136,7 +133,7 @@ def _tracing(*fields: str) -> Reader:
     return read
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class ServerOptions(Block):
     """Everything that a server may be told."""
 

@@ -1,13 +1,11 @@
 """Options of accounts: their users, their limits, their mappings. Pure."""
 
-# ruff: noqa: RUF009 — option() declares a field, as dataclasses.field() does.
-
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from penstock.config.declaring import Block, Key, option
+from penstock.config.declaring import Block, Key, option, options_block
 from penstock.config.mappings import Mappings, mappings
 from penstock.config.options_jetstream import AccountJetStreamOptions, account_jetstream
 from penstock.config.options_permissions import (
@@ -45,7 +43,7 @@ def _account_nkey(value: Value, key: Key, notes: Notes) -> str:
     return inner
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class AccountLimitsOptions(Block):
     """Bounds of an account; -1: none."""
 
@@ -130,7 +128,7 @@ def _trace_sampling(value: Value, name: str) -> int:
     return inner
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class AccountOptions(Block):
     """A subject space of its own, and who is in it."""
 

@@ -1,14 +1,11 @@
 """Options of who may connect: one user, a token, or many users. Pure."""
 
-# ruff: noqa: RUF009 — option() declares a field, as dataclasses.field() does.
-
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from penstock.config.declaring import Block, Key, option
+from penstock.config.declaring import Block, Key, option, options_block
 from penstock.config.options_permissions import (
     PermissionsOptions,
     UserOptions,
@@ -60,7 +57,7 @@ def _nkey_of(kind: KeyKind, expected: str) -> Callable[[Value, Key, Notes], str]
     return read
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class AuthCalloutOptions(Block):
     """A service that decides who may connect."""
 
@@ -102,7 +99,7 @@ def _auth_callout(value: Value, key: Key, notes: Notes) -> AuthCalloutOptions:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class AuthorizationOptions(Block):
     """Who may connect where no account says otherwise."""
 

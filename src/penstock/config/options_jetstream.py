@@ -1,13 +1,10 @@
 """Options of JetStream: of the server, and what of it an account may use. Pure."""
 
-# ruff: noqa: RUF009 — option() declares a field, as dataclasses.field() does.
-
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from penstock.config.declaring import Block, Key, Reader, option
+from penstock.config.declaring import Block, Key, Reader, option, options_block
 from penstock.config.durations import MINUTE_NS
 from penstock.config.parser import Value
 from penstock.config.quoting import quoted
@@ -77,7 +74,7 @@ def _sync(value: Value, key: Key, notes: Notes) -> dict[str, Any]:
     return {"sync_always": False, "sync_interval_ns": duration(value, key, notes)}
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class BatchLimitsOptions(Block):
     """Bounds of batches that are published as one; 0: the built-in bound."""
 
@@ -95,7 +92,7 @@ class BatchLimitsOptions(Block):
     # fmt: on
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class JetStreamLimitsOptions(Block):
     """Bounds of what any client may ask for; 0: the built-in bound."""
 
@@ -123,7 +120,7 @@ class JetStreamLimitsOptions(Block):
     # fmt: on
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class TpmOptions(Block):
     """A key that is kept by the machine's security chip."""
 
@@ -140,7 +137,7 @@ class TpmOptions(Block):
     # fmt: on
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class JetStreamOptions(Block):
     """Streams: where they are kept and how much they may take."""
 
@@ -281,7 +278,7 @@ def _traffic(value: Value, key: Key, notes: Notes) -> str:
     return "owner" if value.value == "owner" else "system"
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class AccountJetStreamOptions(Block):
     """What an account may take of JetStream; -1: as much as the server has."""
 

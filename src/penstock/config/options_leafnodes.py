@@ -1,13 +1,10 @@
 """Options of leaf nodes: servers at the edge, and those that this one is at the edge of. Pure."""
 
-# ruff: noqa: RUF009 — option() declares a field, as dataclasses.field() does.
-
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.config.declaring import Block, Key, Reader, option
+from penstock.config.declaring import Block, Key, Reader, option, options_block
 from penstock.config.durations import SECOND_NS
 from penstock.config.options_permissions import subjects
 from penstock.config.options_servers import CompressionOptions, compression, urls, write_timeout
@@ -30,7 +27,7 @@ from penstock.config.reading import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class LeafUserOptions(Block):
     """A leaf node that may connect."""
 
@@ -63,7 +60,7 @@ def _leaf_nkey(value: Value, key: Key, notes: Notes) -> str:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class LeafAuthorizationOptions(Block):
     """Leaf nodes that may connect."""
 
@@ -115,7 +112,7 @@ def _migrate(value: Value, key: Key, notes: Notes) -> int | None:
     return duration(delay, Key("leader_migrate_delay", "leader_migrate_delay"), notes)
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class LeafProxyOptions(Block):
     """A proxy on the way to a remote."""
 
@@ -129,7 +126,7 @@ class LeafProxyOptions(Block):
     # fmt: on
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class LeafRemoteOptions(Block):
     """A server that this one is a leaf of."""
 
@@ -216,7 +213,7 @@ def _min_version(value: Value, key: Key, notes: Notes) -> str:
     return version
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class LeafnodesOptions(Block):
     """Servers at the edge: those that may connect here, and those that this one connects to."""
 

@@ -4,14 +4,12 @@ A list of subjects that is None is not configured: with no `allow` everything is
 right to answer makes an empty `allow`, which allows nothing.
 """
 
-# ruff: noqa: RUF009 — option() declares a field, as dataclasses.field() does.
-
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from penstock.config.declaring import Block, Key, Reader, option
+from penstock.config.declaring import Block, Key, Reader, option, options_block
 from penstock.config.durations import MINUTE_NS, parse_duration
 from penstock.config.parser import ConfigMap, Value
 from penstock.config.public_keys import KeyKind, is_public_key
@@ -131,7 +129,7 @@ _publish = _allow_and_deny("publish_allow", "publish_deny", with_queues=False)
 _subscribe = _allow_and_deny("subscribe_allow", "subscribe_deny", with_queues=True)
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class PermissionsOptions(Block):
     """What a user may publish and subscribe to."""
 
@@ -180,7 +178,7 @@ def _connection_types(value: Value, key: Key, notes: Notes) -> frozenset[str]:
     return frozenset(name.upper() for name in found)
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class UserOptions(Block):
     """One user: a name and a password, or a public nkey."""
 

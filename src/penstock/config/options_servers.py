@@ -1,13 +1,10 @@
 """Options of what stands between servers: clusters and gateways. Pure."""
 
-# ruff: noqa: RUF009 — option() declares a field, as dataclasses.field() does.
-
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from penstock.config.declaring import Block, Key, Reader, option
+from penstock.config.declaring import Block, Key, Reader, option, options_block
 from penstock.config.durations import SECOND_NS, format_duration
 from penstock.config.options_authorization import AuthorizationOptions, server_authorization
 from penstock.config.options_permissions import PermissionsOptions, permissions
@@ -75,7 +72,7 @@ def urls(kind: str) -> Reader:
     return read
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class CompressionOptions(Block):
     """How what goes to another server is packed; rtt_thresholds_ns are for the mode s2_auto."""
 
@@ -130,7 +127,7 @@ def _cluster_permissions(value: Value, key: Key, notes: Notes) -> PermissionsOpt
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class ClusterOptions(Block):
     """Servers that serve the same clients together."""
 
@@ -219,7 +216,7 @@ def cluster(value: Value, key: Key, notes: Notes) -> ClusterOptions:
     return found if found.permissions is not None else changed(found, permissions=old_place)
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class RemoteGatewayOptions(Block):
     """Another cluster."""
 
@@ -244,7 +241,7 @@ def _gateways(value: Value, key: Key, notes: Notes) -> tuple[RemoteGatewayOption
     )
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class GatewayOptions(Block):
     """Clusters joined to one system."""
 

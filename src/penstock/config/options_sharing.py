@@ -3,15 +3,13 @@
 Each is read for itself; whether an import has its export is seen when all accounts are known.
 """
 
-# ruff: noqa: RUF009 — option() declares a field, as dataclasses.field() does.
-
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from penstock.config.declaring import Block, Key, Reader, option
+from penstock.config.declaring import Block, Key, Reader, option, options_block
 from penstock.config.durations import parse_duration
 from penstock.config.parser import Value
 from penstock.config.quoting import quoted
@@ -106,7 +104,7 @@ def _account_names(value: Value, key: Key, notes: Notes) -> tuple[str, ...]:
     return tuple(text(entry, key, notes) for entry in entries)
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class ExportOptions(Block):
     """What an account offers to others: a stream of messages, or a service that answers."""
 
@@ -142,7 +140,7 @@ class ExportOptions(Block):
     # fmt: on
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class ImportOptions(Block):
     """What an account takes from another."""
 

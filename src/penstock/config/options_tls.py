@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
-from penstock.config.declaring import Block, Key, Reader, option
+from penstock.config.declaring import Block, Key, Reader, option, options_block
 from penstock.config.durations import parse_duration
 from penstock.config.parser import Value, describe_open_error
 from penstock.config.quoting import quoted
@@ -189,7 +188,7 @@ def _windows_only(value: Value, key: Key, notes: Notes) -> str:
     raise value.error("certificate stores are only there on Windows")
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class TlsOptions(Block):
     """How a listener proves who it is and whom it lets in."""
 

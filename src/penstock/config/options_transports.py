@@ -1,13 +1,10 @@
 """Options of the other ways in for clients: WebSocket and MQTT. Pure."""
 
-# ruff: noqa: RUF009 — option() declares a field, as dataclasses.field() does.
-
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.config.declaring import Block, Key, Reader, option
+from penstock.config.declaring import Block, Key, Reader, option, options_block
 from penstock.config.durations import SECOND_NS
 from penstock.config.options_tls import TlsOptions, tls_block
 from penstock.config.parser import Value
@@ -33,7 +30,7 @@ def _seconds(value: Value, key: Key, notes: Notes) -> float:
     return float(inner) if isinstance(inner, int | float) and not isinstance(inner, bool) else 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class SimpleAuthorizationOptions(Block):
     """One user or a token for clients of one transport, in place of the server's."""
 
@@ -72,7 +69,7 @@ def _headers(value: Value, key: Key, notes: Notes) -> dict[str, str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class WebsocketOptions(Block):
     """A listener for clients that speak WebSocket, browsers above all."""
 
@@ -101,7 +98,7 @@ class WebsocketOptions(Block):
     )
     handshake_timeout_ns: int = option(
         0, keys=("handshake_timeout",), read=_handshake_timeout,
-        doc="How long a client may take to upgrade; 0: two seconds.",
+        doc="How long a client may take to upgrade; 0: ten seconds.",
     )
     compression: bool = option(
         False, keys=("compression", "compress"), read=boolean, doc="Compress if a client asks.",
@@ -131,7 +128,7 @@ def _ignored_replicas(value: Value, key: Key, notes: Notes) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class MqttOptions(Block):
     """A listener for clients that speak MQTT."""
 

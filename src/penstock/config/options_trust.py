@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from penstock.config.declaring import Block, Key, option
+from penstock.config.declaring import Block, Key, option, options_block
 from penstock.config.parser import Value, read_text
 from penstock.config.public_keys import KeyKind, is_public_key, key_kind
 from penstock.config.quoting import quoted
@@ -104,7 +104,7 @@ def preloads(value: Value, key: Key, notes: Notes) -> dict[str, str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@options_block(frozen=True)
 class ResolverOptions(Block):
     """Where account JWTs come from."""
 

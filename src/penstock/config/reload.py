@@ -26,6 +26,7 @@ from penstock.config.options import (
     LeafnodesOptions,
     MqttOptions,
     ServerOptions,
+    TlsOptions,
     WebsocketOptions,
 )
 from penstock.config.quoting import quoted
@@ -72,7 +73,12 @@ def changes(old: ServerOptions, new: ServerOptions) -> list[Change]:
 def with_ports_kept(old: ServerOptions, new: ServerOptions) -> ServerOptions:
     """Give the new options with ports of -1 as the running server has them."""
     ports = ("port", "http_port", "https_port")
-    kept: dict[str, Any] = {name: getattr(old, name) for name in ports if getattr(new, name) == -1}
+    kept: dict[str, Any] = {
+        name: getattr(old, name)
+        for name in ports
+        # A listener that there was not is no port in use.
+        if getattr(new, name) == -1 and getattr(old, name)
+    }
     for name in ("cluster", "websocket", "leafnodes", "gateway", "mqtt"):
         before, after = getattr(old, name), getattr(new, name)
         if before is not None and after is not None and after.port == -1:
@@ -184,7 +190,15 @@ def _authorization(old: ServerOptions, new: ServerOptions) -> list[Change]:
 
 def _tls(old: ServerOptions, new: ServerOptions) -> list[Change]:
     state = "disabled" if new.tls is None else "enabled"
-    return [_change("tls", old.tls, new.tls, f"Reloaded: tls = {state}")]
+    found = [_change("tls", old.tls, new.tls, f"Reloaded: tls = {state}")]
+    before, after = old.tls or TlsOptions(), new.tls or TlsOptions()
+    if before.timeout_s != after.timeout_s:
+        text = f"Reloaded: tls timeout = {after.timeout_s:g}"
+        found.append(_change("tls.timeout_s", before.timeout_s, after.timeout_s, text))
+    if before.pinned_certs != after.pinned_certs:
+        text = f"Reloaded: {len(after.pinned_certs)} pinned_certs"
+        found.append(_change("tls.pinned_certs", before.pinned_certs, after.pinned_certs, text))
+    return found
 
 
 def _different(kind: type[Block], old: Any, new: Any) -> list[str]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from penstock.config.reading import decimal, split_host_port
+
 
 @dataclass(frozen=True, slots=True)
 class ServerUrl:
@@ -44,3 +46,22 @@ def parse_url(url: str) -> ServerUrl:
         unquote(user) if at else "",
         unquote(password) if has_password else None,
     )
+
+
+def advertised(text: str, host: str, port: int) -> tuple[str, int]:
+    """Give what others are told of an address: that, or where nothing is said the own one.
+
+    Raises ValueError.
+    """
+    if not text:
+        return host, port
+    split = split_host_port(text) or split_host_port(f"{text}:{port}")
+    if split is None:
+        raise ValueError(f"address {text}: too many colons in address")
+    said = decimal(split[1].strip())
+    return split[0].strip(), port if said in (0, -1) else said
+
+
+def join_host_port(host: str, port: int) -> str:
+    """Write an address; one of IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -162,12 +162,14 @@ def _connection(each: ConnectionFacts, now_ns: int, options: ConnzOptions) -> di
         "out_msgs": each.sent.msgs,
         "in_bytes": each.received.bytes,
         "out_bytes": each.sent.bytes,
+        "stalls": each.stalls,
         "subscriptions": each.subscription_count,
         "name": each.name,
         "lang": each.lang,
         "version": each.version,
         "tls_version": each.tls_version,
         "tls_cipher_suite": each.tls_cipher,
+        "tls_first": each.tls_first,
     }
     own_account = each.account if each.account != GLOBAL_ACCOUNT else ""
     if options.auth:
@@ -182,7 +184,8 @@ def _connection(each: ConnectionFacts, now_ns: int, options: ConnzOptions) -> di
         fields["name_tag"] = own_account if each.stop_ns else each.account
     return without_empty(
         fields,
-        "stop", "reason", "name", "lang", "version", "tls_version", "tls_cipher_suite",
+        "stop", "reason", "name", "lang", "version", "tls_version", "tls_cipher_suite", "tls_first",
+        "stalls",
         "authorized_user", "account", "subscriptions_list", "subscriptions_list_detail", "name_tag",
     )  # fmt: skip
 

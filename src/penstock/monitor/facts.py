@@ -9,20 +9,19 @@ One thread: the event loop's; facts are made when asked for and are not kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+
+class Counts(msgspec.Struct, frozen=True):
     """Messages and bytes in one direction."""
 
     msgs: int = 0
     bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionFacts:
+class SubscriptionFacts(msgspec.Struct, frozen=True):
     """One subscription. `cid` is the connection's, or that of a part of the server."""
 
     account: str
@@ -34,8 +33,7 @@ class SubscriptionFacts:
     cid: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionFacts:
+class ConnectionFacts(msgspec.Struct, frozen=True):
     """One connection, open or closed (`stop_ns` and `reason` are set then)."""
 
     cid: int
@@ -46,6 +44,7 @@ class ConnectionFacts:
     last_activity_ns: int
     rtt_ns: int
     pending_bytes: int
+    stalls: int
     received: Counts
     sent: Counts
     name: str
@@ -53,6 +52,7 @@ class ConnectionFacts:
     version: str
     tls_version: str
     tls_cipher: str
+    tls_first: bool
     user: str
     account: str
     subscription_count: int
@@ -61,8 +61,7 @@ class ConnectionFacts:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SublistFacts:
+class SublistFacts(msgspec.Struct, frozen=True):
     """How the subscriptions of one account, or of all, are doing."""
 
     count: int = 0
@@ -85,8 +84,7 @@ class SublistFacts:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AccountFacts:
+class AccountFacts(msgspec.Struct, frozen=True):
     """One account. `received` is what its members sent to the server, `sent` what they got."""
 
     name: str
@@ -103,8 +101,26 @@ class AccountFacts:
     sublist: Callable[[], SublistFacts]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
+class WebsocketFacts(msgspec.Struct, frozen=True):
+    """What the WebSocket listener was told."""
+
+    host: str
+    port: int
+    advertise: str
+    no_auth_user: str
+    jwt_cookie: str
+    handshake_timeout_ns: int
+    auth_timeout_s: float
+    no_tls: bool
+    maps_certificates: bool
+    pinned_keys: tuple[str, ...]
+    same_origin: bool
+    allowed_origins: tuple[str, ...]
+    compression: bool
+    certificate_end_ns: int
+
+
+class ServerFacts(msgspec.Struct, frozen=True):
     """Who the server is and what it was told."""
 
     id: str
@@ -139,10 +155,11 @@ class ServerFacts:
     metadata: Mapping[str, str]
     feature_flags: Mapping[str, bool]
     system_account: str
+    certificate_end_ns: int
+    websocket: WebsocketFacts | None
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(msgspec.Struct, frozen=True):
     """What the server has counted since it started, and how it is now."""
 
     connections: int

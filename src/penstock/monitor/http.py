@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server for the monitoring pages: GET and HEAD, keep-alive, nothing more.
+"""A small HTTP/1.1 server for the monitoring pages: any method gives the page, HEAD its head alone.
 
 What always holds: a request's head is bounded in bytes and in time, so is the time that an answer
 takes to be read, and so is the number of connections; the oldest are not disturbed, a new one too
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ from penstock.limits import (
 from penstock.monitor.pages import PLAIN, Page
 
 Log = Callable[[str, str], None]
+
+# A token of RFC 9110. The pages change nothing, so it does not matter which.
+_METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 
 
 class Responder(Protocol):
@@ -128,15 +132,24 @@ class HttpServer:
         return _parsed(head)
 
     def _page(self, target: str) -> Page:
+        path, query = _taken_apart(target)
+        try:
+            return self._responder.answer(path, query)
+        except Exception as error:  # noqa: BLE001 - a page is an edge: it fails alone
+            self._log("ERR", f"Error answering {path!r}: {type(error).__name__}: {error}")
+            return Page(HTTPStatus.INTERNAL_SERVER_ERROR, PLAIN, b"internal error\n")
+
+
+def _taken_apart(target: str) -> tuple[str, str]:
+    """Give path and query of what is asked for, which may be a whole address."""
+    if not target.startswith("/"):
         try:
             parts = urlsplit(target)
         except ValueError:
             raise _Refused(HTTPStatus.BAD_REQUEST, "400 Bad Request") from None
-        try:
-            return self._responder.answer(unquote(parts.path), parts.query)
-        except Exception as error:  # noqa: BLE001 - a page is an edge: it fails alone
-            self._log("ERR", f"Error answering {parts.path!r}: {type(error).__name__}: {error}")
-            return Page(HTTPStatus.INTERNAL_SERVER_ERROR, PLAIN, b"internal error\n")
+        return unquote(parts.path), parts.query
+    path, _, query = target.partition("?")
+    return unquote(path), query
 
 
 def _parsed(head: bytes) -> _Request:
@@ -153,8 +166,8 @@ def _parsed(head: bytes) -> _Request:
         headers[name.lower()] = value.strip()
     if words[2] == "HTTP/1.1" and "host" not in headers:
         raise _Refused(HTTPStatus.BAD_REQUEST, "400 Bad Request: missing required Host header")
-    if words[0] not in ("GET", "HEAD"):
-        raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "405 method not allowed")
+    if not _METHOD.fullmatch(words[0]):
+        raise bad
     wish = headers.get("connection", "").lower()
     keep_alive = wish != "close" if words[2] == "HTTP/1.1" else wish == "keep-alive"
     # A body has no meaning here and is not read: what follows it could not be told from it.
@@ -173,8 +186,6 @@ def _head(page: Page, *, keep_alive: bool) -> bytes:
         f"Date: {formatdate(usegmt=True)}",
         f"Content-Length: {len(page.body)}",
     ]
-    if page.status == HTTPStatus.METHOD_NOT_ALLOWED:
-        lines.append("Allow: GET, HEAD")
     if not keep_alive:
         lines.append("Connection: close")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")

@@ -19,9 +19,11 @@ from penstock.monitor.absent import gatewayz, jsz, leafz, routez
 from penstock.monitor.accounts import accountz, accstatz
 from penstock.monitor.connz import ConnzOptions, connz
 from penstock.monitor.facts import Source
+from penstock.monitor.health import HealthzOptions, healthz
 from penstock.monitor.metrics import CONTENT_TYPE, exposition
 from penstock.monitor.queries import Query
 from penstock.monitor.rendering import to_json
+from penstock.monitor.runtime import stacks, variables
 from penstock.monitor.subsz import SubszOptions, subsz
 from penstock.monitor.varz import varz
 
@@ -40,6 +42,7 @@ LINKS = (
     ("/leafz", "Leaf nodes"),
     ("/jsz", "JetStream"),
     ("/healthz", "Health"),
+    ("/stacksz", "Stacks"),
     ("/metrics", "Metrics"),
 )
 """What the first page points to."""
@@ -47,9 +50,6 @@ LINKS = (
 _JSZ_SWITCHES = (
     "accounts", "streams", "consumers", "direct-consumers", "config", "leader-only",
     "stream-leader-only", "raft",
-)  # fmt: skip
-_HEALTHZ_SWITCHES = (
-    "js-enabled", "js-enabled-only", "js-server-only", "js-meta-only", "details",
 )  # fmt: skip
 
 
@@ -88,6 +88,8 @@ class Pages:
             "/healthz": self._healthz,
             "/raftz": self._raftz,
             "/ipqueuesz": self._ipqueuesz,
+            "/stacksz": self._stacksz,
+            "/debug/vars": self._variables,
             "/metrics": self._metrics,
         }
 
@@ -170,9 +172,16 @@ class Pages:
 
     def _healthz(self, query: Query) -> Page:
         self.requests["/healthz"] += 1
-        for name in _HEALTHZ_SWITCHES:
-            query.boolean(name)
-        return Page(200, JSON, to_json({"status": "ok"}, indented=False), shared=True)
+        page = healthz(HealthzOptions.from_query(query))
+        status = page.pop("status_code")
+        return Page(status, JSON, to_json(page, indented=False), shared=True)
+
+    def _stacksz(self, query: Query) -> Page:
+        # The type is the reference server's, though what it sends is text too.
+        return Page(200, JSON, stacks().encode("utf-8", "replace"), shared=True)
+
+    def _variables(self, query: Query) -> Page:
+        return Page(200, f"{JSON}; charset=utf-8", to_json(variables(self._source), indented=True))
 
     def _raftz(self, query: Query) -> Page:
         return Page(404, PLAIN, b"No Raft nodes registered")

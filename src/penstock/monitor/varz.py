@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.monitor.facts import Counters, ServerFacts, Source
+from penstock.monitor.facts import Counters, ServerFacts, Source, WebsocketFacts
 from penstock.monitor.rendering import age, number, timestamp, without_empty
 
 
@@ -32,7 +32,7 @@ def varz(source: Source, requests: Mapping[str, int]) -> dict[str, Any]:
     return without_empty(
         fields,
         "auth_required", "tls_required", "tls_verify", "max_subscriptions", "write_timeout",
-        "tags", "metadata", "feature_flags", "system_account",
+        "tags", "metadata", "feature_flags", "system_account", "tls_cert_not_after",
     )  # fmt: skip
 
 
@@ -70,12 +70,37 @@ def _settings(server: ServerFacts) -> dict[str, Any]:
         "gateway": {},
         "leaf": {},
         "mqtt": {},
-        "websocket": {},
+        "websocket": _websocket(server.websocket) if server.websocket is not None else {},
         "jetstream": {},
         "tls_timeout": number(server.tls_timeout_s),
+        "tls_cert_not_after": _end_of(server.certificate_end_ns),
         "write_deadline": server.write_deadline_ns,
         "write_timeout": server.write_timeout,
     }
+
+
+def _websocket(listener: WebsocketFacts) -> dict[str, Any]:
+    fields = {
+        "host": listener.host,
+        "port": listener.port,
+        "advertise": listener.advertise,
+        "no_auth_user": listener.no_auth_user,
+        "jwt_cookie": listener.jwt_cookie,
+        "handshake_timeout": listener.handshake_timeout_ns,
+        "auth_timeout": number(listener.auth_timeout_s),
+        "no_tls": listener.no_tls,
+        "tls_map": listener.maps_certificates,
+        "tls_pinned_certs": list(listener.pinned_keys),
+        "same_origin": listener.same_origin,
+        "allowed_origins": list(listener.allowed_origins),
+        "compression": listener.compression,
+        "tls_cert_not_after": _end_of(listener.certificate_end_ns),
+    }
+    return without_empty(fields, *fields)
+
+
+def _end_of(certificate_end_ns: int) -> str:
+    return timestamp(certificate_end_ns) if certificate_end_ns else ""
 
 
 def _counted(counters: Counters) -> dict[str, Any]:

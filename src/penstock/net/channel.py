@@ -17,9 +17,11 @@ import contextlib
 import socket
 from collections.abc import Callable
 
+from penstock.config.durations import format_duration
 from penstock.net.closing import ClosedReason
 from penstock.net.filters import Filter, FilterFailed, TlsFilter, TlsHandshakeFailed
 from penstock.net.host import Host
+from penstock.net.tracing import Tracer
 from penstock.routing.link import Link
 from penstock.routing.outbox import Outbox
 
@@ -39,6 +41,8 @@ class Channel(Link):
         self.host = host
         self.sock = sock
         self.filters: list[Filter] = filters or []
+        self.tracer: Tracer | None = None
+        self.stalls = 0
         peer = sock.getpeername()
         self.ip: str = _plain_ip(peer[0]) if isinstance(peer, tuple) else ""
         self.port: int = peer[1] if isinstance(peer, tuple) else 0
@@ -48,6 +52,8 @@ class Channel(Link):
         self._wire = Outbox()
         self._socket_fd = sock.fileno()
         self._reading = False
+        self._resting = False
+        self._stalled = False
         self._when_ready: Callable[[], None] | None = None
 
     # What the protocol's half does
@@ -63,20 +69,40 @@ class Channel(Link):
 
     def hold(self) -> None:
         """Read and parse nothing more, while somebody finds out who the client is."""
+        self._resting = False
         self.held = True
         self.pause_reading()
+
+    @property
+    def is_on_hold(self) -> bool:
+        """Whether somebody is finding out who the client is."""
+        return self.held and not self._resting
 
     def proceed(self) -> None:
         """Go on after `hold` with what has come since."""
         if not self.closed:
             self.release()
             self.resume_reading()
+            self._end_if_told()
+
+    def on_long_turn(self) -> None:
+        """Let others have their turn before the rest of what this client asks for."""
+        if not self.held:
+            self.hold()
+            self._resting = True
+            self.host.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        # It may be held for another reason by now, and for longer.
+        if self._resting:
+            self._resting = False
+            self._guarded(self.proceed)
 
     def resume_reading(self) -> None:
         """Read whenever the socket has something."""
-        if not self.closed and not self._reading and not self.held:
+        if not (self.closed or self._reading or self.held or self._stalled):
             self._reading = True
-            reader = self._on_plain if not self.filters else self._on_filtered
+            reader = self._on_plain if self.fd >= 0 else self._on_filtered
             self.host.loop.add_reader(self._socket_fd, reader)
 
     def pause_reading(self) -> None:
@@ -91,6 +117,11 @@ class Channel(Link):
             self._reading = True
             self.host.loop.add_reader(self._socket_fd, action)
 
+    def when_ready(self, action: Callable[[], None]) -> None:
+        """Begin to read, and do something when the hand-shakes of all filters are done."""
+        self._when_ready = action
+        self.resume_reading()
+
     def upgrade(self, tls: TlsFilter, then: Callable[[], None]) -> None:
         """Go on under TLS, and do something when its handshake is done.
 
@@ -102,15 +133,33 @@ class Channel(Link):
         self.fd = -1
         self.resume_reading()
 
+    def set_tracing(self, is_on: bool) -> None:
+        """Tell the log of every operation from now on, or no longer."""
+        if self.closed or is_on == (self.tracer is not None):
+            return
+        self.tracer = Tracer(self) if is_on else None
+        if self.filters:
+            return
+        if is_on:
+            # What waits may begin in the middle of an operation; it goes without being told.
+            self.fd = -1
+            self._send_wire(self.out.take())
+        elif not self.blocked:
+            self.fd = self._socket_fd
+        # While a connection opens, somebody else looks at what comes.
+        if self._reading and not {"tls", "proxy"} & self._timers.keys():
+            self.pause_reading()
+            self.resume_reading()
+
     def _on_plain(self) -> None:
-        try:
-            self.on_readable()
-        except Exception as error:  # noqa: BLE001 - a connection is an edge: it ends alone
-            self._fail(error)
+        self._guarded(self.on_readable)
 
     def _on_filtered(self) -> None:
+        self._guarded(self._read_filtered)
+
+    def _guarded(self, action: Callable[[], None]) -> None:
         try:
-            self._read_filtered()
+            action()
         except Exception as error:  # noqa: BLE001 - a connection is an edge: it ends alone
             self._fail(error)
 
@@ -128,13 +177,21 @@ class Channel(Link):
             return
         if data:
             self.take(data)
+            self._end_if_told()
         elif any(isinstance(each, TlsFilter) and not each.ready for each in self.filters):
-            self._filter_failed(TlsHandshakeFailed("EOF"))
+            self._filter_failed(TlsHandshakeFailed("EOF"), 0)
         else:
+            self.close(ClosedReason.CLIENT_CLOSED)
+
+    def _end_if_told(self) -> None:
+        # A client that ends TLS keeps the socket open until it hears the same from here.
+        told = any(isinstance(each, TlsFilter) and each.ended for each in self.filters)
+        if told and not self.closed and not self.held:
             self.close(ClosedReason.CLIENT_CLOSED)
 
     def take(self, data: bytes) -> None:
         """Pass bytes of the socket through the filters to the protocol."""
+        place = 0
         try:
             for place, each in enumerate(self.filters):
                 was_ready = each.ready
@@ -146,9 +203,21 @@ class Channel(Link):
                 if not data or self.closed:
                     return
         except FilterFailed as error:
-            self._filter_failed(error)
+            if error.before:
+                self._hand_over(error.before)
+            if not self.closed:
+                self._filter_failed(error, place)
             return
-        self.feed(data)
+        self._hand_over(data)
+
+    def _hand_over(self, data: bytes) -> None:
+        if self.tracer is None:
+            self.feed(data)
+            return
+        for part in self.tracer.incoming(data):
+            self.feed(part)
+            if self.closed:
+                return
 
     def _on_ready(self, ready: Filter) -> None:
         if isinstance(ready, TlsFilter):
@@ -161,23 +230,23 @@ class Channel(Link):
                 then()
             self.drain()
 
-    def _filter_failed(self, error: FilterFailed) -> None:
+    def _filter_failed(self, error: FilterFailed, place: int) -> None:
+        self.host.log(error.level, f"{self} - {error}")
         if error.farewell:
-            self._send_wire(error.farewell)
-        if isinstance(error, TlsHandshakeFailed):
-            level = "DBG" if error.is_probe else "ERR"
-            self.host.log(level, f"{self} - TLS handshake error: {error}")
-            self.close(ClosedReason.TLS_HANDSHAKE_ERROR)
-        else:
-            self.host.log("DBG", f"{self} - {error}")
-            self.close(ClosedReason.READ_ERROR)
+            # What waits was meant to come before it.
+            self.drain()
+            self._send_through(error.farewell, place)
+        self.close(error.closed)
 
     # Sending
 
     def drain(self) -> None:
         """Send what waits, through the filters."""
         if len(self.out) and all(each.ready for each in self.filters):
-            self._send_through(self.out.take(), len(self.filters))
+            data = self.out.take()
+            if self.tracer is not None:
+                self.tracer.outgoing(data)
+            self._send_through(data, len(self.filters))
 
     def _send_through(self, data: bytes, place: int) -> None:
         for each in reversed(self.filters[:place]):
@@ -224,7 +293,13 @@ class Channel(Link):
             self.set_timer("write", self.host.limits.write_deadline_ns / 1e9, self._write_timed_out)
 
     def _write_timed_out(self) -> None:
-        self.host.log("INF", f"{self} - Slow Consumer Detected: WriteDeadline exceeded")
+        deadline = format_duration(self.host.limits.write_deadline_ns)
+        waiting = len(self.out) + len(self._wire)
+        self.host.log(
+            "INF",
+            f"{self} - Slow Consumer Detected: WriteDeadline of {deadline} exceeded"
+            f" with 1 chunks of {waiting} total bytes.",
+        )
         self.close(ClosedReason.SLOW_WRITE_DEADLINE)
 
     def on_slow(self) -> None:
@@ -234,11 +309,24 @@ class Channel(Link):
         )
         self.close(ClosedReason.SLOW_PENDING_BYTES)
 
+    def trim(self) -> None:
+        """Give back the memory of buffers that hold nothing: most connections are idle."""
+        for buffer in (self.out, self._wire):
+            if not len(buffer):
+                buffer.clear()
+
     def on_stall(self) -> None:
         """Read no more of this producer for a moment, so that its receivers can catch up."""
         if not self.host.limits.no_fast_producer_stall:
+            self.stalls += 1
+            self.host.stalls += 1
             self.pause_reading()
-            self.set_timer("stall", STALL_S, self.resume_reading)
+            self._stalled = True
+            self.set_timer("stall", STALL_S, self._end_stall)
+
+    def _end_stall(self) -> None:
+        self._stalled = False
+        self.resume_reading()
 
     # Ending
 
@@ -257,7 +345,7 @@ class Channel(Link):
         self.close_reason = reason
         self.stop_ns = self.host.clock.now_ns()
         with contextlib.suppress(OSError, FilterFailed, ValueError):
-            self._say_goodbye()
+            self._say_goodbye(reason)
         self.closed = True
         for timer in self._timers.values():
             timer.cancel()
@@ -265,11 +353,11 @@ class Channel(Link):
         self.host.loop.remove_reader(self._socket_fd)
         self.host.loop.remove_writer(self._socket_fd)
         self.sock.close()
-        self.let_go()
+        self.host.freed_memory.note(self.let_go())
         self._wire.clear()
         self.on_closed(reason)
 
-    def _say_goodbye(self) -> None:
+    def _say_goodbye(self, reason: ClosedReason) -> None:
         if self.slow or self.blocked:
             return
         if self.fd >= 0:
@@ -278,7 +366,7 @@ class Channel(Link):
         self.drain()
         for place in range(len(self.filters) - 1, -1, -1):
             if self.filters[place].ready:
-                self._send_through(self.filters[place].farewell(), place)
+                self._send_through(self.filters[place].farewell(reason), place)
 
     # Timers
 

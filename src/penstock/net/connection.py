@@ -12,8 +12,12 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Iterator
+from itertools import islice
+from operator import length_hint
 from typing import Any
 
+from penstock.config.urls import join_host_port
 from penstock.errors import FormatError, UsageError
 from penstock.net.channel import Channel
 from penstock.net.closing import ClosedReason
@@ -29,6 +33,20 @@ _RESERVED_REPLIES = re.compile(rb"_R_\.|(\$JS\.ACK\.|_GR_\.|\$GR\.).", re.DOTALL
 _RESERVED_SUBJECTS = re.compile(rb"\$NRG\.|(_GR_\.|\$GR\.).", re.DOTALL)
 _NEVER_PUBLISHED_TO = frozenset((b"", b"*", b">"))
 _SYSTEM_QUEUE = b"_sys_"
+_LOGGED_VIOLATIONS = {
+    "authorization": "authentication error",
+    "arguments": "wrong number of arguments",
+    "control line": "maximum control line exceeded",
+    "headers": "message headers not supported",
+    "parse": "Client parser ERROR",
+    "payload": "maximum payload exceeded",
+    "size": "bad or missing size",
+}
+"""What the log says of a broken protocol, by its kind."""
+
+REMOVALS_PER_TURN = 2_000
+"""Subscriptions of a closed connection that are taken out before others get their turn."""
+
 _RTT_GOOD_NS = 3600 * 10**9
 """How long a measured round trip is believed: after that even a busy client is pinged once."""
 
@@ -53,6 +71,10 @@ class Connection(Channel):
         self.nonce = ""
         # What its cookies say of it, where CONNECT does not: {field of ConnectOptions: value}.
         self.cookies: dict[str, str] = {}
+        # For whom a proxy says that it connects; only the log shows it.
+        self.forwarded_for = ""
+        # How often it is pinged, where that is not as for others.
+        self.ping_interval_ns = 0
         self.subscriptions: dict[bytes, Subscription] = {}
         # What it had when it closed, for whoever keeps a record of it.
         self.last_subscriptions: tuple[Subscription, ...] = ()
@@ -62,6 +84,10 @@ class Connection(Channel):
         self.peer_certificate: Any = None
         # The handshake goes before INFO, and INFO says that TLS is required.
         self.tls_first = False
+        # It went so.
+        self.did_tls_first = False
+        # False while a load balancer may still say on whose behalf it connects.
+        self.peer_known = True
         self.start_ns = host.clock.now_ns()
         self.last_activity_ns = self.start_ns
         self.rtt_ns = 0
@@ -70,6 +96,7 @@ class Connection(Channel):
         self._pinged_ns = 0
         self._first_pong_sent = False
         self._messages_seen = 0
+        self._subscriptions_refused = False
         limits = host.limits
         self.max_payload = limits.max_payload
         self.max_control_line = limits.max_control_line
@@ -77,10 +104,32 @@ class Connection(Channel):
 
     def __str__(self) -> str:
         """Name it as the log does."""
-        described = f"{self.ip}:{self.port} - cid:{self.cid}"
-        about = [f"v{self.options.version}"] if self.options.version else []
-        about += [part for part in (self.options.lang, self.options.name) if part]
-        return f'{described} - "{":".join(about)}"' if about else described
+        described = join_host_port(self.ip, self.port)
+        if self.forwarded_for:
+            shown_ip = self.forwarded_for
+            described = f"{f'[{shown_ip}]' if ':' in shown_ip else shown_ip}/{described}"
+        if self.cid:
+            described += f" - {'wid' if self.kind == 'websocket' else 'cid'}:{self.cid}"
+        if not self.connected:
+            return described
+        options = self.options
+        about = [f"v{options.version}"] if options.version else []
+        about += [part for part in (options.lang, options.name) if part]
+        who = self.user_label
+        account = self.identity.account_name
+        parts = (":".join(about), f"{account}/{who}" if who else "")
+        shown = [quoted(part.encode("utf-8", "surrogateescape")) for part in parts if part]
+        return " - ".join([described, *shown])
+
+    @property
+    def user_label(self) -> str:
+        """Who it said it is, without anything secret; "" where it did not say."""
+        options = self.options
+        if options.nkey:
+            return f"nkey:{options.nkey}"
+        if options.user:
+            return f"user:{options.user}"
+        return "token" if options.auth_token else ""
 
     # Beginning
 
@@ -139,6 +188,7 @@ class Connection(Channel):
         self.become(identity)
         self.connected = True
         if options.protocol not in (0, 1):
+            self._log_error("invalid client protocol")
             self.violate("invalid client protocol", ClosedReason.BAD_CLIENT_PROTOCOL)
             return
         self.verbose = options.verbose
@@ -147,9 +197,9 @@ class Connection(Channel):
         self.headers = options.headers and self.host.headers_supported
         self.no_responders = options.no_responders
         if options.no_responders and not self.headers:
-            self.violate(
-                "no responders requires headers support", ClosedReason.NO_RESPONDERS_NEEDS_HEADERS
-            )
+            unmet = "no responders requires headers support"
+            self._log_error(unmet)
+            self.violate(unmet, ClosedReason.NO_RESPONDERS_NEEDS_HEADERS)
             return
         if self.verbose:
             self.write(b"+OK\r\n")
@@ -169,6 +219,11 @@ class Connection(Channel):
         self.violate(text, reason)
 
     def _auth_timed_out(self) -> None:
+        if self.authorized and (self.subscriptions or self.in_msgs or self._pinged_ns):
+            # Whoever may do without credentials has connected with its first operation.
+            self._ping_later(first=True)
+            return
+        self.host.log("DBG", f"{self} - Authentication Timeout")
         self.violate("Authentication Timeout", ClosedReason.AUTHENTICATION_TIMEOUT)
 
     # Subscriptions
@@ -179,16 +234,24 @@ class Connection(Channel):
         if queue == _SYSTEM_QUEUE or not self.identity.may_subscribe(subject, queue):
             using = f" using queue {quoted(queue)}" if queue is not None else ""
             self.error(f"Permissions Violation for Subscription to {quoted(subject)}{using}")
+            what = f", Queue: {quoted(queue)}" if queue is not None else ""
+            self._log_error(f"Subscription Violation - Subject {quoted(subject)}{what}", sid)
             return
         limits = self.host.limits
         if 0 < limits.max_sub_tokens < subject.count(b".") + 1:
             self.error(
                 f"Permissions Violation for Subscription to {quoted(subject)}, too many tokens"
             )
+            too_many = "Subscription Violation Too Many Tokens"
+            self._log_error(f"{too_many} - Subject {quoted(subject)}", sid)
             return
         allowed = self.identity.max_subscriptions(limits.max_subscriptions)
         if 0 < allowed <= len(self.subscriptions):
             self.error("maximum subscriptions exceeded")
+            if not self._subscriptions_refused:
+                # Once is enough: a client that asks on and on must not fill the log.
+                self._subscriptions_refused = True
+                self._log_error("maximum subscriptions exceeded")
             return
         if sid not in self.subscriptions and not self._insert(subject, queue, sid):
             return
@@ -221,11 +284,17 @@ class Connection(Channel):
         """Take a subscription out."""
         if self.subscriptions.pop(subscription.sid, None) is not None:
             self.sublist.remove(subscription)
+            self._trace_removed(subscription)
 
     def _drop_subscriptions(self) -> None:
         for subscription in self.subscriptions.values():
             self.sublist.remove(subscription)
+            self._trace_removed(subscription)
         self.subscriptions.clear()
+
+    def _trace_removed(self, subscription: Subscription) -> None:
+        if self.tracer is not None:
+            self.tracer.tell("<->", b"DELSUB " + subscription.sid)
 
     # Publishing, where it must be looked at
 
@@ -238,9 +307,11 @@ class Connection(Channel):
         """Decide on a publish; the subject that it goes on with, or None."""
         if _RESERVED_SUBJECTS.match(subject) or not self.identity.may_publish(subject):
             self.error(f"Permissions Violation for Publish to {quoted(subject)}")
+            self._log_error(f"Publish Violation - Subject {quoted(subject)}")
             return None
         if reply is not None and _RESERVED_REPLIES.match(reply):
             self.error(f"Permissions Violation for Publish with Reply of {quoted(reply)}")
+            self._log_error(f"Publish Violation - Reply {quoted(reply)}")
             return None
         return self.identity.mapped(subject)  # type: ignore[no-any-return]  # the host's identity
 
@@ -266,16 +337,19 @@ class Connection(Channel):
             self.rtt_ns = max(self.host.clock.monotonic_ns() - self._ping_sent_ns, 1)
 
     def _ping_later(self, *, first: bool = False) -> None:
-        interval_s = self.host.limits.ping_interval_ns / 1e9
+        interval_s = self._ping_interval_ns / 1e9
         delay_s = min(interval_s, 2.0) if first else interval_s
         self.set_timer("ping", delay_s, self._ping_timer)
 
     def _ping_timer(self) -> None:
+        self.host.log("DBG", f"{self} - Client Ping Timer")
+        self.trim()
         busy = self._was_busy()
         measured_ns = self.host.clock.monotonic_ns() - self._ping_sent_ns
         if busy and self.rtt_ns and self._ping_sent_ns and measured_ns < _RTT_GOOD_NS:
             self._ping_later()
         elif self._pings_out + 1 > self.host.limits.ping_max:
+            self.host.log("DBG", f"{self} - Stale Client Connection - Closing")
             self.violate("Stale Connection", ClosedReason.STALE_CONNECTION)
         else:
             self.ping()
@@ -286,7 +360,11 @@ class Connection(Channel):
         published = self.in_msgs != self._messages_seen
         self._messages_seen = self.in_msgs
         seen_ns = max(self.last_activity_ns, self._pinged_ns)
-        return published or (self.host.clock.now_ns() - seen_ns < self.host.limits.ping_interval_ns)
+        return published or (self.host.clock.now_ns() - seen_ns < self._ping_interval_ns)
+
+    @property
+    def _ping_interval_ns(self) -> int:
+        return self.ping_interval_ns or self.host.limits.ping_interval_ns
 
     def ping(self) -> None:
         """Ask the client whether it is there."""
@@ -314,7 +392,12 @@ class Connection(Channel):
             "control line": ClosedReason.MAX_CONTROL_LINE,
             "payload": ClosedReason.MAX_PAYLOAD,
         }
+        self._log_error(_LOGGED_VIOLATIONS[kind])
         self.violate(text, reasons.get(kind, ClosedReason.PROTOCOL_VIOLATION))
+
+    def _log_error(self, text: str, sid: bytes | None = None) -> None:
+        which = f", SID {sid.decode('utf-8', 'backslashreplace')}" if sid is not None else ""
+        self.host.log("ERR", f"{self} - {text}{which}")
 
     def on_client_error(self, text: bytes) -> None:
         """A client that reports an error is gone."""
@@ -332,5 +415,14 @@ class Connection(Channel):
     def on_closed(self, reason: ClosedReason) -> None:
         """Take every subscription out, and tell the host."""
         self.last_subscriptions = tuple(self.subscriptions.values())
-        self._drop_subscriptions()
+        self.subscriptions.clear()
+        self._take_out(iter(self.last_subscriptions))
         self.host.left(self, reason)
+
+    def _take_out(self, waiting: Iterator[Subscription]) -> None:
+        # A closed connection is given nothing, so the rest of very many may wait for its turn.
+        for subscription in islice(waiting, REMOVALS_PER_TURN):
+            self.sublist.remove(subscription)
+            self._trace_removed(subscription)
+        if length_hint(waiting):
+            self.host.loop.call_soon(self._take_out, waiting)

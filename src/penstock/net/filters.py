@@ -10,24 +10,41 @@ import contextlib
 import ssl
 from typing import Protocol
 
+from penstock.net.closing import ClosedReason
+
 READ_BYTES = 65_536
 """Plain bytes taken from a decrypted stream at a time."""
 
 
 class FilterFailed(Exception):
-    """The peer's bytes cannot be understood; the connection must end. `farewell` is sent first."""
+    """No more bytes of the peer can be taken; the connection must end.
 
-    def __init__(self, reason: str, farewell: bytes = b"") -> None:
+    `before` are protocol bytes that came in time, and `farewell` is sent first. The log is told
+    at `level`, and monitoring that it was `closed` for this reason.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        farewell: bytes = b"",
+        *,
+        level: str = "DBG",
+        closed: ClosedReason = ClosedReason.READ_ERROR,
+    ) -> None:
         super().__init__(reason)
+        self.before = b""
         self.farewell = farewell
+        self.level = level
+        self.closed = closed
 
 
 class TlsHandshakeFailed(FilterFailed):
     """There is no encrypted stream, and there will be none; `is_probe` where nobody tried."""
 
     def __init__(self, reason: str, farewell: bytes = b"", *, is_probe: bool = False) -> None:
-        super().__init__(reason, farewell)
-        self.is_probe = is_probe
+        level = "DBG" if is_probe else "ERR"
+        closed = ClosedReason.TLS_HANDSHAKE_ERROR
+        super().__init__(f"TLS handshake error: {reason}", farewell, level=level, closed=closed)
 
 
 TLS_HANDSHAKE_RECORD = b"\x16"
@@ -50,7 +67,7 @@ class Filter(Protocol):
         """Take protocol bytes; give the bytes for the socket."""
         ...
 
-    def farewell(self) -> bytes:
+    def farewell(self, reason: ClosedReason) -> bytes:
         """Give what is to be sent before the connection ends."""
         ...
 
@@ -62,6 +79,8 @@ class TlsFilter:
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._in, self._out, server_side=True)
+        # The peer said that nothing more will come; it may wait for the same word from us.
+        self.ended = False
         self._begun = False
         self._ready = False
 
@@ -91,10 +110,10 @@ class TlsFilter:
 
     def _read(self) -> bytes:
         parts = []
-        # It ends where more must come, or where the peer said that nothing more will.
-        with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+        with contextlib.suppress(ssl.SSLWantReadError):
             while part := self.tls.read(READ_BYTES):
                 parts.append(part)
+            self.ended = True
         return b"".join(parts)
 
     def outgoing(self, data: bytes) -> bytes:
@@ -104,7 +123,7 @@ class TlsFilter:
             rest = rest[self.tls.write(rest) :]
         return self._out.read()
 
-    def farewell(self) -> bytes:
+    def farewell(self, reason: ClosedReason) -> bytes:
         """Say that the encrypted stream ends here."""
         with contextlib.suppress(ssl.SSLError):
             self.tls.unwrap()

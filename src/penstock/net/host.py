@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.clock import Clock
 from penstock.net.closing import ClosedReason
+from penstock.net.memory import FreedMemory
 from penstock.protocol.handshake import ConnectOptions
 from penstock.routing.link import Hub
 
@@ -62,6 +63,16 @@ class ConnectionLimits(Protocol):
         ...
 
     @property
+    def max_traced_msg_len(self) -> int:
+        """Bytes of a message that a trace shows; 0 for all."""
+        ...
+
+    @property
+    def trace_headers(self) -> bool:
+        """Whether a trace shows headers alone."""
+        ...
+
+    @property
     def no_fast_producer_stall(self) -> bool:
         """Whether producers are never slowed down."""
         ...
@@ -73,6 +84,9 @@ class Host(Protocol):
     loop: asyncio.AbstractEventLoop
     clock: Clock
     hub: Hub
+    freed_memory: FreedMemory
+    # How often producers were slowed down, all of them together.
+    stalls: int
 
     @property
     def limits(self) -> ConnectionLimits:

@@ -1,21 +1,31 @@
 """Listening sockets: accept what comes, without waiting, and hand each socket on.
 
-One thread: the event loop's. When the process runs out of file descriptors, accepting pauses for a
-moment instead of spinning.
+When the process runs out of file descriptors or memory, whoever comes waits in the kernel's queue:
+accepting pauses, longer each time, and says so in the log. Those who are in are served meanwhile.
+
+One thread: the event loop's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import Callable
 
-BACKLOG = 1024
+BACKLOG = 4096
+"""Connections that wait in the kernel to be accepted, as far as it allows. When there are more, a
+client of the burst tries again only after a second."""
+
 ACCEPTS_PER_TURN = 64
 """Connections taken before others get their turn."""
 
-EXHAUSTED_PAUSE_S = 0.1
+PAUSE_S_MIN = 0.01
+PAUSE_S_MAX = 1.0
+"""How long nobody is accepted when there is no room, at first and at most: as in the reference."""
+
+_EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
 class Listener:
@@ -27,10 +37,13 @@ class Listener:
         host: str,
         port: int,
         accept: Callable[[socket.socket], None],
+        log: Callable[[str, str], None],
     ) -> None:
         """Bind and listen; port 0 or less means any. Raises OSError."""
         self._loop = loop
         self._accept = accept
+        self._log = log
+        self._pause_s = PAUSE_S_MIN
         self._socket = _bound(host, max(port, 0))
         self._socket.setblocking(False)
         self.host = host
@@ -48,13 +61,24 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    self._loop.remove_reader(self._socket.fileno())
-                    self._loop.call_later(EXHAUSTED_PAUSE_S, self._resume)
+                self._cannot_accept(error)
                 return
+            self._pause_s = PAUSE_S_MIN
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._accept(accepted)
+
+    def _cannot_accept(self, error: OSError) -> None:
+        place = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        told = f"accept tcp {place}: accept4: {os.strerror(error.errno or 0).lower()}"
+        if error.errno not in _EXHAUSTED:
+            self._log("ERR", f"Client Accept error: {told}")
+            return
+        pause_s, self._pause_s = self._pause_s, min(self._pause_s * 2, PAUSE_S_MAX)
+        sleeping = f"sleeping {pause_s * 1000:.0f}ms"
+        self._log("ERR", f"Temporary Client Accept Error({told}), {sleeping}")
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.call_later(pause_s, self._resume)
 
     def _resume(self) -> None:
         if self._open:

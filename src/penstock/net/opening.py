@@ -4,6 +4,7 @@
     handshake first           the handshake, then INFO
     first, with a delay       whoever starts a handshake in time has it first; others get INFO
     TLS is optional           INFO, then the first byte of the client decides
+    behind a load balancer    as above, with the PROXY protocol's header before any handshake
 
 What always holds: nothing of the protocol is read before this is decided; a handshake that takes
 longer than it may ends the connection without a word, as in the reference server.
@@ -13,6 +14,7 @@ One thread: the event loop's. Used by `net.connection` alone.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 from collections.abc import Callable
@@ -20,13 +22,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.clock import Clock
+from penstock.config.urls import join_host_port
+from penstock.errors import FormatError
 from penstock.net.closing import ClosedReason
 from penstock.net.filters import TLS_HANDSHAKE_RECORD, TlsFilter
+from penstock.protocol.proxy_header import HEADER_BYTES_MAX, read_proxy_header
 
 if TYPE_CHECKING:
     from penstock.net.connection import Connection
 
 SECOND_NS = 10**9
+
+PROXY_HEADER_S_MAX = 5.0
+"""How long the first bytes may take where a load balancer may stand before the client."""
 
 
 class HandshakeRate:
@@ -65,6 +73,7 @@ class TlsTerms:
     first_delay_s: float | None = None
     is_optional: bool = False
     pinned_keys: frozenset[str] = frozenset()
+    certificate_end_ns: int = 0
     rate: HandshakeRate | None = None
 
 
@@ -77,29 +86,99 @@ class Opening:
         self._connection = connection
         self._tls = tls
         self._done = done
+        self._proxy_bytes_seen = 0
 
     def begin(self) -> None:
         """Greet the client as the terms ask for; `done` is called when that is over."""
         tls = self._tls
         if tls is None:
             self._connection.send_info()
-            self._done()
+            self._past_proxy(self._done)
         elif tls.first_delay_s is None:
             self._greet(tls)
         elif tls.first_delay_s == 0:
-            self._secure_first(tls)
+            self._past_proxy(lambda: self._secure_first(tls))
         else:
-            self._connection.when_readable(lambda: self._secure_first(tls))
-            self._connection.set_timer("tls", tls.first_delay_s, lambda: self._greet(tls))
+            self._wait_for_handshake(tls, tls.first_delay_s)
+
+    def _wait_for_handshake(self, tls: TlsTerms, delay_s: float) -> None:
+        def came() -> None:
+            # A load balancer's header is no handshake: the client's first bytes come behind it.
+            if self._connection.peer_known:
+                self._secure_first(tls)
+            else:
+                self._past_proxy(lambda: self._wait_for_handshake(tls, delay_s))
+
+        self._connection.when_readable(came)
+        self._connection.set_timer("tls", delay_s, lambda: self._greet(tls))
 
     def _greet(self, tls: TlsTerms) -> None:
         self._connection.tls_first = False
         self._connection.send_info()
+        self._past_proxy(lambda: self._greeted(tls))
+
+    def _greeted(self, tls: TlsTerms) -> None:
         if tls.is_optional:
             self._connection.when_readable(lambda: self._look(tls))
             self._connection.set_timer("tls", tls.timeout_s, self._go_on_in_the_clear)
         else:
             self._secure(tls, self._secured)
+
+    # Behind a load balancer
+
+    def _past_proxy(self, then: Callable[[], None]) -> None:
+        connection = self._connection
+        if connection.peer_known:
+            then()
+            return
+        connection.cancel_timer("tls")
+        connection.set_timer("proxy", PROXY_HEADER_S_MAX, self._no_proxy_header)
+        connection.when_readable(lambda: self._look_for_proxy(then))
+
+    def _look_for_proxy(self, then: Callable[[], None]) -> None:
+        connection = self._connection
+        try:
+            seen = connection.sock.recv(HEADER_BYTES_MAX, socket.MSG_PEEK)
+            if len(seen) == self._proxy_bytes_seen:
+                # It was called although nothing more came: nothing more will.
+                self._no_proxy_header()
+                return
+            self._proxy_bytes_seen = len(seen)
+            header = read_proxy_header(seen)
+            # What is no header, or not all of one, stays where it is until more is there.
+            wanted = len(seen) + 1 if header is None else 1
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+            if header is None:
+                return
+            connection.sock.recv(header.size)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            connection.close(ClosedReason.READ_ERROR)
+            return
+        except FormatError as error:
+            self._refuse_proxy(error.reason)
+            return
+        connection.cancel_timer("proxy")
+        connection.peer_known = True
+        if header.ip is not None:
+            connection.ip, connection.port = header.ip, header.port
+        then()
+
+    def _no_proxy_header(self) -> None:
+        self._refuse_proxy("failed to read protocol version")
+
+    def _refuse_proxy(self, reason: str) -> None:
+        connection = self._connection
+        where = join_host_port(connection.ip, connection.port)
+        told = f"Error reading PROXY protocol header from {where}: {reason}"
+        connection.host.log("WRN", told)
+        # What lies unread in a socket that is closed would reach the other side as a reset.
+        with contextlib.suppress(OSError):
+            connection.sock.recv(HEADER_BYTES_MAX)
+        connection.close(ClosedReason.PROTOCOL_VIOLATION)
+
+    # Under TLS
 
     def _look(self, tls: TlsTerms) -> None:
         try:
@@ -138,6 +217,7 @@ class Opening:
     def _secured_first(self) -> None:
         self._connection.send_info()
         self._connection.tls_first = False
+        self._connection.did_tls_first = True
         self._secured()
 
     def _timed_out(self) -> None:

@@ -1,6 +1,6 @@
-"""WebSocket frames as bytes: headers read and written, payloads unmasked (RFC 6455)."""
+"""WebSocket frames as bytes: a client's frames read as they come, the server's headers written."""
 
-from typing_extensions import Buffer
+from typing import final
 
 CONTINUATION: int
 TEXT: int
@@ -10,11 +10,19 @@ PING: int
 PONG: int
 CONTROL_BYTES_MAX: int
 
-def read_frame(
-    data: Buffer, offset: int, *, payload_max: int, masked: bool
-) -> tuple[int, bool, bool, bytes, int] | None:
-    """Read the frame at `offset`: (opcode, final, compressed, payload, bytes used), or None."""
-    ...
+@final
+class FrameReader:
+    """The frames of one client; `masked` and `compressing` were agreed upon."""
+
+    @property
+    def violation(self) -> str:
+        """What was wrong with a frame; empty until then, and nothing more is read after."""
+        ...
+
+    def __init__(self, *, masked: bool, compressing: bool) -> None: ...
+    def feed(self, data: bytes | bytearray) -> list[tuple[int, bytes, bool, bool]]:
+        """Take bytes; give [(opcode, payload, compressed, final)]."""
+        ...
 
 def frame_header(opcode: int, size: int, *, compressed: bool = False, final: bool = True) -> bytes:
     """Give the header of a frame that the server sends: never masked."""

@@ -1,85 +1,205 @@
-"""WebSocket frames as bytes: headers read and written, payloads unmasked (RFC 6455).
+"""WebSocket frames as bytes: a client's frames read as they come, the server's headers written.
 
-Lengths are checked against a limit before anything is kept; what cannot be a frame of a client is
-refused with the close code that says why. Pure; any thread.
+Payloads of messages are handed on piece by piece, so that a frame of any size takes no memory; only
+a header and the payload of a control frame (at most 125 bytes) wait until they are whole. What
+cannot be a frame of a client is a violation, told in the reference server's words (RFC 6455, and
+RFC 7692 for the bit that marks compression).
+
+A reader belongs to one connection. Pure; any thread, one at a time.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint64_t
 
-from penstock.errors import FormatError
+cdef enum:
+    C_CONTINUATION = 0
+    C_TEXT = 1
+    C_BINARY = 2
+    C_CLOSE = 8
+    C_PING = 9
+    C_PONG = 10
+    C_CONTROL_BYTES_MAX = 125
+    FINAL = 0x80
+    COMPRESSED = 0x40
+    RESERVED = 0x30
+    MASKED = 0x80
 
-CONTINUATION = 0
-TEXT = 1
-BINARY = 2
-CLOSE = 8
-PING = 9
-PONG = 10
-
-CONTROL_BYTES_MAX = 125
+CONTINUATION = C_CONTINUATION
+TEXT = C_TEXT
+BINARY = C_BINARY
+CLOSE = C_CLOSE
+PING = C_PING
+PONG = C_PONG
+CONTROL_BYTES_MAX = C_CONTROL_BYTES_MAX
 """A control frame's payload, by the RFC."""
 
 
-def read_frame(const uint8_t[::1] data not None, Py_ssize_t offset, *, uint64_t payload_max,
-               bint masked):
-    """Read the frame at `offset`: (opcode, final, compressed, payload, bytes used), or None.
+cdef class FrameReader:
+    """The frames of one client; see the module. `masked` and `compressing` were agreed upon.
 
-    None means that more bytes must come. Raises FormatError, whose `offset` is the close code.
+    `violation` is empty until a frame is none; nothing more is read then.
     """
-    cdef Py_ssize_t available = data.shape[0] - offset
-    cdef uint8_t first, second, opcode
-    cdef uint64_t size
-    cdef Py_ssize_t at = 2
-    cdef int place
-    if available < 2:
-        return None
-    first = data[offset]
-    second = data[offset + 1]
-    opcode = first & 0x0F
-    if first & 0x30:
-        raise FormatError("reserved bits are set", offset=1002)
-    if not (opcode <= BINARY or CLOSE <= opcode <= PONG):
-        raise FormatError(f"unknown opcode {opcode}", offset=1002)
-    if bool(second & 0x80) != masked:
-        raise FormatError("mask bit missing" if masked else "mask bit set", offset=1002)
-    size = second & 0x7F
-    if opcode >= CLOSE and (size > 125 or not first & 0x80 or first & 0x40):
-        raise FormatError("a control frame that is long, in parts or compressed", offset=1002)
-    if size == 126 or size == 127:
-        at += 2 if size == 126 else 8
-        if available < at:
-            return None
-        size = 0
-        for place in range(2, at):
-            size = size << 8 | data[offset + place]
-    if size > payload_max:
-        raise FormatError(f"a frame of {size} bytes (at most {payload_max})", offset=1009)
-    if masked:
-        at += 4
-    if <uint64_t>available < at + size:
-        return None
-    payload = _payload(&data[offset + at - 4] if masked else NULL, &data[offset] + at, size)
-    return opcode, bool(first & 0x80), bool(first & 0x40), payload, at + <Py_ssize_t>size
 
+    cdef bint _masked
+    cdef bint _compressing
+    # The beginning of a frame that is not there yet as a whole.
+    cdef bytes _begun
+    # Of the frame that is being read: what is still to come, and how it is masked.
+    cdef uint64_t _left
+    cdef uint8_t _mask[4]
+    cdef Py_ssize_t _mask_place
+    # Of the message that is being read.
+    cdef bint _in_message
+    cdef bint _is_compressed
+    cdef bint _is_final
+    cdef readonly str violation
 
-cdef bytes _payload(const uint8_t* mask, const uint8_t* start, uint64_t size):
-    cdef bytes payload
-    cdef uint8_t* out
-    cdef uint64_t place
-    if mask == NULL:
-        return PyBytes_FromStringAndSize(<const char*>start, size)
-    # Made without its bytes: the object of a single byte is shared by everybody otherwise.
-    payload = PyBytes_FromStringAndSize(NULL, size)
-    out = <uint8_t*>PyBytes_AS_STRING(payload)
-    for place in range(size):
-        out[place] = start[place] ^ mask[place & 3]
-    return payload
+    def __init__(self, *, bint masked, bint compressing):
+        self._masked = masked
+        self._compressing = compressing
+        self._begun = b""
+        self.violation = ""
+
+    def feed(self, data not None):
+        """Take bytes; give [(opcode, payload, compressed, final)].
+
+        Of a message each is a piece, BINARY whatever its frame was, and `final` ends the message;
+        of a control frame it is the whole.
+        """
+        cdef const uint8_t[::1] view
+        cdef Py_ssize_t at = 0, size, used, taken
+        pieces = []
+        if self.violation or not data:
+            return pieces
+        if self._begun:
+            data = self._begun + bytes(data)
+            self._begun = b""
+        view = data
+        size = view.shape[0]
+        while at < size:
+            if self._left == 0:
+                used = self._begin(&view[at], size - at, pieces)
+                if used == 0:
+                    if not self.violation:
+                        self._begun = bytes(view[at:])
+                    break
+                at += used
+                continue
+            taken = size - at
+            if self._left < <uint64_t>taken:
+                taken = self._left
+            self._left -= taken
+            payload = self._unmasked(&view[at], taken)
+            at += taken
+            self._add(pieces, payload)
+        return pieces
+
+    cdef int _add(self, list pieces, bytes payload) except -1:
+        cdef bint final = self._left == 0 and self._is_final
+        pieces.append((C_BINARY, payload, self._is_compressed, final))
+        return 0
+
+    cdef Py_ssize_t _begin(self, const uint8_t* data, Py_ssize_t size, list pieces) except -1:
+        # Reads a header, and a control frame as a whole: the bytes used, or 0 if more must come.
+        cdef uint8_t first = data[0], opcode = first & 0x0F
+        cdef Py_ssize_t at = 2
+        cdef uint64_t length
+        cdef int place
+        self._check_first(first)
+        if self.violation or size < 2:
+            return 0
+        length = data[1] & 0x7F
+        self._check_second(first, opcode, data[1], length)
+        if self.violation:
+            return 0
+        if length >= 126:
+            at += 2 if length == 126 else 8
+            if size < at:
+                return 0
+            length = 0
+            for place in range(2, at):
+                length = length << 8 | data[place]
+            if length >> 63:
+                self.violation = "invalid 64-bit payload length"
+                return 0
+        if self._masked:
+            at += 4
+        if size < at or (opcode >= C_CLOSE and <uint64_t>(size - at) < length):
+            return 0
+        if self._masked:
+            for place in range(4):
+                self._mask[place] = data[at - 4 + place]
+        self._mask_place = 0
+        if opcode >= C_CLOSE:
+            pieces.append((opcode, self._unmasked(data + at, length), False, True))
+            return at + <Py_ssize_t>length
+        self._enter(first, opcode, length)
+        if length == 0:
+            self._add(pieces, b"")
+        return at
+
+    cdef int _enter(self, uint8_t first, uint8_t opcode, uint64_t length) except -1:
+        if opcode != C_CONTINUATION:
+            self._is_compressed = first & COMPRESSED != 0
+        self._is_final = first & FINAL != 0
+        self._in_message = not self._is_final
+        self._left = length
+        return 0
+
+    cdef int _check_first(self, uint8_t first) except -1:
+        if first & RESERVED:
+            self.violation = "RSV2 and RSV3 must be clear"
+        elif first & COMPRESSED and not self._compressing:
+            self.violation = "compressed frame received without negotiated permessage-deflate"
+        return 0
+
+    cdef int _check_second(
+        self, uint8_t first, uint8_t opcode, uint8_t second, uint64_t length
+    ) except -1:
+        if self._masked and not second & MASKED:
+            self.violation = "mask bit missing"
+        elif C_CLOSE <= opcode <= C_PONG:
+            if length > C_CONTROL_BYTES_MAX:
+                self.violation = "control frame length bigger than maximum allowed of 125 bytes"
+            elif not first & FINAL:
+                self.violation = "control frame does not have final bit set"
+            elif first & COMPRESSED:
+                self.violation = "control frame must not be compressed"
+        elif opcode == C_TEXT or opcode == C_BINARY:
+            if self._in_message:
+                self.violation = (
+                    "new message started before final frame for previous message was received"
+                )
+        elif opcode != C_CONTINUATION:
+            self.violation = f"unknown opcode {opcode}"
+        elif not self._in_message or first & COMPRESSED:
+            self.violation = "invalid continuation frame"
+        return 0
+
+    cdef bytes _unmasked(self, const uint8_t* start, Py_ssize_t size):
+        cdef bytes payload
+        cdef uint8_t* out
+        cdef uint8_t mask[4]
+        cdef Py_ssize_t place
+        if not self._masked:
+            return PyBytes_FromStringAndSize(<const char*>start, size)
+        if size == 0:
+            return b""
+        # Made without its bytes: the object of a single byte is shared by everybody otherwise.
+        payload = PyBytes_FromStringAndSize(NULL, size)
+        out = <uint8_t*>PyBytes_AS_STRING(payload)
+        for place in range(4):
+            mask[place] = self._mask[(self._mask_place + place) & 3]
+        for place in range(size):
+            out[place] = start[place] ^ mask[place & 3]
+        self._mask_place = (self._mask_place + size) & 3
+        return payload
 
 
 def frame_header(int opcode, uint64_t size, *, bint compressed=False, bint final=True):
     """Give the header of a frame that the server sends: never masked."""
-    cdef int first = opcode | (0x80 if final else 0) | (0x40 if compressed else 0)
-    if size <= 125:
+    cdef int first = opcode | (FINAL if final else 0) | (COMPRESSED if compressed else 0)
+    if size <= C_CONTROL_BYTES_MAX:
         return bytes((first, size))
     if size < 65536:
         return bytes((first, 126)) + size.to_bytes(2, "big")

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.protocol.nkeys import is_signed
 from penstock.security.accounts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from penstock.security.configured_users import (
     AccountOptions,
@@ -31,7 +32,6 @@ from penstock.security.configured_users import (
 )
 from penstock.security.distinguished_names import DistinguishedName, find_name
 from penstock.security.identifiers import RandomBytes, UniqueIds
-from penstock.security.nkeys import is_signed
 from penstock.security.passwords import Secret
 from penstock.security.permissions import Permissions
 from penstock.security.users import User
@@ -210,6 +210,11 @@ class Authenticator:
     def asks_for_credentials(self) -> bool:
         """Tell whether INFO shall say so: not where who comes without is somebody, too."""
         return self.required and (not self._no_auth_user or self._is_no_auth_implied)
+
+    @property
+    def admits_without_credentials(self) -> bool:
+        """Tell whether who comes without credentials is somebody: `no_auth_user`."""
+        return bool(self._no_auth_user)
 
     @property
     def needs_nonce(self) -> bool:

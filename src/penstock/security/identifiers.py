@@ -1,4 +1,4 @@
-"""Names that a server makes up: its own public keys, nonces, unique ids.
+"""Names that a server makes up: its own in the form of public keys, nonces, unique ids.
 
 Where the random bytes come from is an argument: a server passes `os.urandom`, a simulation its own
 seeded source.
@@ -13,10 +13,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-from penstock.security.nkeys import Prefix, encode_public_key
+from penstock.protocol.nkeys import Prefix, encode_public_key
 
 RandomBytes = Callable[[int], bytes]
 """Gives so many random bytes, as os.urandom does."""
@@ -33,15 +30,20 @@ _STEP_END = 333
 
 
 def new_server_id(random_bytes: RandomBytes) -> str:
-    """Make the name of a server: the public half of a new Ed25519 key, `N` and 55 characters."""
-    private = Ed25519PrivateKey.from_private_bytes(random_bytes(32))
-    return encode_public_key(Prefix.SERVER, private.public_key().public_bytes_raw())
+    """Make the name of a server: `N` and 55 characters, in the form of a public key.
+
+    It is only a name: nothing is ever signed with it, so no key is made for it.
+    """
+    return encode_public_key(Prefix.SERVER, random_bytes(32))
 
 
 def new_xkey(random_bytes: RandomBytes) -> str:
-    """Make the public half of a new Curve25519 key, `X` and 55 characters."""
-    private = X25519PrivateKey.from_private_bytes(random_bytes(32))
-    return encode_public_key(Prefix.CURVE, private.public_key().public_bytes_raw())
+    """Make what INFO shows as the server's Curve25519 key, `X` and 55 characters.
+
+    Any 32 bytes are such a public key. Nobody can read what is sealed for it, and nothing that
+    this server does asks for that.
+    """
+    return encode_public_key(Prefix.CURVE, random_bytes(32))
 
 
 def new_nonce(random_bytes: RandomBytes) -> str:

@@ -12,8 +12,6 @@ from __future__ import annotations
 import hmac
 import re
 
-import bcrypt
-
 from penstock.errors import UsageError
 from penstock.limits import BCRYPT_COST_MAX, PASSWORD_BYTES_MAX
 
@@ -78,6 +76,9 @@ class Secret:
             return False
         if not self._bcrypt:
             return hmac.compare_digest(self._text, given)
+        # A server whose passwords are plain, or that has none, starts without loading it.
+        import bcrypt
+
         try:
             computed = bcrypt.hashpw(given[:_BCRYPT_BYTES], self._bcrypt[:_BCRYPT_SALT_CHARACTERS])
         except ValueError:

@@ -15,6 +15,9 @@ import os
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
 
 from penstock.errors import UsageError
 from penstock.security.certificates import PeerCertificate, find_peer_certificate
@@ -29,6 +32,12 @@ _CURVES_THAT_CAN_BE_SET = ("CurveP256", "CurveP384", "CurveP521")
 
 CertificateFiles = tuple[str, str]
 """Where a certificate chain and its private key lie, both as PEM."""
+
+
+def certificate_end_ns(cert_file: str) -> int:
+    """Give until when a certificate is good, in Unix nanoseconds; raises OSError, ValueError."""
+    certificate = x509.load_pem_x509_certificate(Path(cert_file).read_bytes())
+    return int(certificate.not_valid_after_utc.timestamp()) * 10**9
 
 
 def server_context(

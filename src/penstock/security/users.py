@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.errors import UsageError
-from penstock.security.nkeys import is_user_key
+from penstock.protocol.nkeys import is_user_key
 from penstock.security.passwords import Secret
 from penstock.security.permissions import PermissionOptions, Permissions
 

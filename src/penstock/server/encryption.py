@@ -22,7 +22,7 @@ def tls_terms(tls: TlsOptions | None, clock: Clock, *, is_optional: bool) -> Tls
     if tls is None:
         return None
     # Here and below: a server without TLS starts without loading what only TLS needs.
-    from penstock.security.tls import server_context
+    from penstock.security.tls import certificate_end_ns, server_context
 
     certificates = tls.certs or (((tls.cert_file, tls.key_file),) if tls.cert_file else ())
     context = server_context(
@@ -41,6 +41,7 @@ def tls_terms(tls: TlsOptions | None, clock: Clock, *, is_optional: bool) -> Tls
         first_delay_s=None if first_ns is None else first_ns / 1e9,
         is_optional=is_optional,
         pinned_keys=tls.pinned_certs,
+        certificate_end_ns=certificate_end_ns(certificates[0][0]) if certificates else 0,
         rate=HandshakeRate(limit, clock) if (limit := tls.connection_rate_limit) > 0 else None,
     )
 
@@ -54,8 +55,12 @@ def note_encryption(connection: Connection, tls: ssl.SSLObject, terms: TlsTerms 
         connection.tls_version = described.version
         connection.tls_cipher = described.cipher_suite
     connection.peer_certificate = peer_certificate(tls)
-    shown = connection.peer_certificate
+    return "" if is_pinned(connection, terms) else "certificate not pinned"
+
+
+def is_pinned(connection: Connection, terms: TlsTerms | None) -> bool:
+    """Tell whether a client's certificate is one of those listed, where any are."""
     if terms is None or not terms.pinned_keys:
-        return ""
-    is_pinned = shown is not None and shown.key_fingerprint in terms.pinned_keys
-    return "" if is_pinned else "certificate not pinned"
+        return True
+    shown = connection.peer_certificate
+    return shown is not None and shown.key_fingerprint in terms.pinned_keys

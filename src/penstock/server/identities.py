@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.config.options import AuthorizationOptions, ServerOptions
+from penstock.config.options_transports import SimpleAuthorizationOptions
 from penstock.config.reading import changed
 from penstock.net.connection import Connection
 from penstock.protocol.handshake import ConnectOptions
@@ -45,20 +46,35 @@ class Identities:
 
     def apply(self, options: ServerOptions) -> None:
         """Take over users, accounts and mappings; raises UsageError for what cannot be."""
-        tls = options.tls
+        tls, websocket = options.tls, options.websocket
+        mapping = {
+            "STANDARD": tls is not None and tls.verify_and_map,
+            "WEBSOCKET": websocket is not None
+            and websocket.port != 0
+            and websocket.tls is not None
+            and websocket.tls.verify_and_map,
+        }
         self.authenticator = Authenticator.from_options(
             authorization=_stated(options.authorization),
             accounts=options.accounts,
             system_account=self.system_account_name,
             no_auth_user=options.no_auth_user or None,
-            maps_certificates=tls is not None and tls.verify_and_map,
-            mapped_connection_types=frozenset(
-                {"STANDARD"} if tls is not None and tls.verify_and_map else ()
-            ),
+            maps_certificates=mapping["STANDARD"],
+            mapped_connection_types=frozenset(kind for kind, maps in mapping.items() if maps),
             random_bytes=self._random_bytes,
         )
+        own = websocket.authorization if websocket is not None else SimpleAuthorizationOptions()
+        self._websocket_authenticator = self.authenticator.for_listener(
+            maps_certificates=mapping["WEBSOCKET"],
+            user=own.user,
+            password=own.password,
+            token=own.token,
+            no_auth_user=websocket.no_auth_user if websocket is not None else "",
+        )
+        self._timeout_s = options.authorization.timeout_s
+        self._websocket_timeout_s = own.timeout_s or self._timeout_s
         # Asked for each CONNECT, and answered by looking at every user.
-        self.is_slow = self.authenticator.is_slow
+        self.is_slow = self.authenticator.is_slow or self._websocket_authenticator.is_slow
         wanted = {GLOBAL_ACCOUNT, self.system_account_name, *options.accounts}
         self.accounts.declare(GLOBAL_ACCOUNT, mappings=self._mappings(options.mappings))
         for name, account in options.accounts.items():
@@ -83,14 +99,28 @@ class Identities:
         return int.from_bytes(self._random_bytes(8), "little") % bound
 
     @property
-    def required(self) -> bool:
-        """Tell whether clients must say who they are."""
-        return self.authenticator.required
-
-    @property
     def asks_for_credentials(self) -> bool:
         """Tell whether INFO says that credentials are needed."""
         return self.authenticator.asks_for_credentials
+
+    def _authenticator_of(self, connection: Connection) -> Authenticator:
+        is_websocket = connection.kind == "websocket"
+        return self._websocket_authenticator if is_websocket else self.authenticator
+
+    def required_of(self, connection: Connection) -> bool:
+        """Tell whether this client must say who it is."""
+        return self._authenticator_of(connection).required
+
+    def asked_of(self, connection: Connection) -> bool:
+        """Tell whether INFO says to this client that credentials are needed."""
+        users = self._authenticator_of(connection)
+        # A WebSocket client is told so even where one without credentials is somebody.
+        return users.required if connection.kind == "websocket" else users.asks_for_credentials
+
+    def timeout_s_of(self, connection: Connection) -> float:
+        """Give how long this client may take to say who it is."""
+        is_websocket = connection.kind == "websocket"
+        return self._websocket_timeout_s if is_websocket else self._timeout_s
 
     @property
     def needs_nonce(self) -> bool:
@@ -99,11 +129,11 @@ class Identities:
 
     def identify(self, connection: Connection, options: ConnectOptions) -> Identity | None:
         """Find out who a client is; None for nobody who may connect. Any thread; may be slow."""
-        return self.authenticator.authenticate(
+        return self._authenticator_of(connection).authenticate(
             options,
             nonce=connection.nonce,
             peer_certificate=connection.peer_certificate,
-            connection_type="WEBSOCKET" if connection.kind == "websocket" else "STANDARD",
+            connection_type=_type_of(connection),
         )
 
     def rights_of(self, identity: Identity | None) -> Rights | None:
@@ -113,13 +143,15 @@ class Identities:
             return None
         return self._rights(account, identity.user, identity.permissions)
 
-    def anonymous(self) -> Rights:
-        """Give what a client may before it said who it is, where nobody has to."""
-        if self.required:
-            rights = self.rights_of(self.authenticator.authenticate(ConnectOptions()))
-            if rights is not None:
-                return rights
-        return self._rights(self.accounts.global_account, "", None)
+    def anonymous(self, connection: Connection) -> Rights | None:
+        """Give what a client may before it said who it is; None where it must say so first."""
+        users = self._authenticator_of(connection)
+        if not users.required:
+            return self._rights(self.accounts.global_account, "", None)
+        if not users.admits_without_credentials:
+            return None
+        nobody = ConnectOptions()
+        return self.rights_of(users.authenticate(nobody, connection_type=_type_of(connection)))
 
     def _rights(
         self, account: Account[Sublist, SubjectMappings], user: str, permissions: Any
@@ -136,6 +168,10 @@ class Identities:
         """Take a closed connection out of its account."""
         if connection.identity is not None:
             connection.identity.account.leave(connection)
+
+
+def _type_of(connection: Connection) -> str:
+    return "WEBSOCKET" if connection.kind == "websocket" else "STANDARD"
 
 
 def _stated(authorization: AuthorizationOptions) -> AuthorizationOptions | None:

@@ -2,87 +2,40 @@
 
     penstock-server -c server.conf
 
-The command line decides what happens: run, check a file (-t), signal a running server, or show help
-or the version. Exit codes and what is printed where are those of the reference server: errors begin
-with `nats-server:` on standard error and end with code 1; a flag that does not exist shows the help
-and, odd as it is, ends with code 0, since that is what scripts meet there too.
+Test-suites of clients start hundreds of servers, so as little as possible is loaded for what is
+asked: the bare question for the version is answered here, the rest by `command_line`.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from penstock.config.flags import Action, FlagResult, help_text, parse_flags, tls_help_text
-from penstock.config.load import check_config, load
-from penstock.errors import ConfigError, PenstockError, UsageError
-from penstock.server.version import NATS_VERSION
+from penstock.server.version import VERSION_LINE
 
-EXIT_DONE = 0
-EXIT_FAILED = 1
+_VERSION_FLAGS = frozenset({"-v", "--v", "-version", "--version"})
 
 
 def main() -> None:
     """Run with the process's own arguments, and exit."""
     # An interrupt before the server can listen to it ends the process, without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # What is loaded from here on stays as long as the process; `process` turns it on again.
+    gc.disable()
     sys.exit(run(sys.argv[1:], os.environ))
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Do what a command line asks for; give the exit code."""
-    try:
-        flags = parse_flags(arguments)
-    except UsageError as error:
-        _tell(f"{error}\n")
-        sys.stdout.write(f"{help_text()}\n")
-        return EXIT_DONE
-    except ConfigError as error:
-        return _fail(str(error))
-    try:
-        return _act(flags, environ)
-    except PenstockError as error:
-        return _fail(str(error))
-    except OSError as error:
-        return _fail(f"open {error.filename}: {(error.strerror or 'failed').lower()}")
+    if len(arguments) == 1 and arguments[0] in _VERSION_FLAGS:
+        sys.stdout.write(VERSION_LINE)
+        return 0
+    from penstock.server.command_line import obey
 
-
-def _fail(reason: str) -> int:
-    _tell(f"nats-server: {reason}\n")
-    return EXIT_FAILED
-
-
-def _tell(text: str) -> None:
-    # There is none where it was closed before the process began.
-    if sys.stderr is not None:
-        sys.stderr.write(text)
-
-
-def _act(flags: FlagResult, environ: Mapping[str, str]) -> int:
-    match flags.action:
-        case Action.VERSION:
-            sys.stdout.write(f"nats-server: v{NATS_VERSION}\n")
-        case Action.HELP:
-            sys.stdout.write(f"{help_text()}\n")
-        case Action.HELP_TLS:
-            sys.stdout.write(f"{tls_help_text()}\n")
-        case Action.CHECK:
-            _tell(f"nats-server: {check_config(flags, environ)}\n")
-        case Action.SIGNAL:
-            # Each action loads only what it needs.
-            from penstock.server.signals import send_signal
-
-            assert flags.signal is not None
-            send_signal(flags.signal.command, flags.signal.target)
-        case Action.RUN:
-            loaded = load(flags, environ)
-            _tell("".join(f"{warning}\n" for warning in loaded.warnings))
-            from penstock.server.process import serve
-
-            return serve(flags, loaded, environ)
-    return EXIT_DONE
+    return obey(arguments, environ)
 
 
 if __name__ == "__main__":

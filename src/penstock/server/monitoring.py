@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.config.reading import changed
+from penstock.config.urls import join_host_port
+from penstock.errors import UsageError
 from penstock.limits import CLOSED_SUBSCRIPTIONS_KEPT_MAX
 from penstock.monitor.facts import (
     AccountFacts,
@@ -63,14 +65,15 @@ class ServerSource:
         """Give who the server is."""
         server, options = self._server, self._server.options
         tls, system = options.tls, server.identities.accounts.system_account
+        host, port = server.advertised
         return ServerFacts(
             id=server.server_id,
             name=server.name,
             version=NATS_VERSION,
             git_commit=GIT_COMMIT,
             go=GO_VERSION,
-            host=options.host,
-            port=server.port,
+            host=host,
+            port=port,
             auth_required=server.identities.asks_for_credentials,
             tls_required=tls is not None and not options.allow_non_tls,
             tls_verify=tls is not None and (tls.verify or tls.verify_and_map),
@@ -96,6 +99,8 @@ class ServerSource:
             metadata=options.server_metadata,
             feature_flags=FEATURE_FLAGS | options.feature_flags,
             system_account=system.name if system is not None else "",
+            certificate_end_ns=server.tls.certificate_end_ns if server.tls is not None else 0,
+            websocket=server.websockets.facts(),
         )
 
     def counters(self) -> Counters:
@@ -109,7 +114,7 @@ class ServerSource:
             sent=Counts(hub.out_msgs, hub.out_bytes),
             slow_receivers=server.slow_receivers,
             stale_connections=server.stale_connections,
-            stalled_clients=0,
+            stalled_clients=server.stalls,
             subscriptions=sum(account.sublist.count for account in accounts),
             active_accounts=sum(account.client_count > 0 for account in accounts),
             memory_bytes=_memory_bytes(),
@@ -207,9 +212,10 @@ def _facts(connection: Connection, subscriptions: Iterable[Subscription]) -> Con
         ip=connection.ip,
         port=connection.port,
         start_ns=connection.start_ns,
-        last_activity_ns=connection.last_activity_ns,
+        last_activity_ns=max(connection.last_activity_ns, connection.last_publish_ns),
         rtt_ns=connection.rtt_ns,
         pending_bytes=len(connection.out),
+        stalls=connection.stalls,
         received=Counts(connection.in_msgs, connection.in_bytes),
         sent=Counts(connection.out_msgs, connection.out_bytes),
         name=options.name,
@@ -217,6 +223,7 @@ def _facts(connection: Connection, subscriptions: Iterable[Subscription]) -> Con
         version=options.version,
         tls_version=connection.tls_version,
         tls_cipher=connection.tls_cipher,
+        tls_first=connection.did_tls_first,
         user=user_of(connection),
         account=account,
         subscription_count=len(held),
@@ -255,10 +262,15 @@ class Monitoring:
         self.requests: dict[str, int] = {}
 
     async def start(self) -> None:
-        """Listen where the options say; raises OSError."""
+        """Listen where the options say; raises OSError, and UsageError for what cannot be."""
         options = self._server.options
         if not options.http_port and not options.https_port:
             return
+        if options.http_port and options.https_port:
+            ports = f"HTTP ({options.http_port}) and HTTPs ({options.https_port}) ports"
+            raise UsageError(f"Can't start monitoring: can't specify both {ports}")
+        if options.https_port and self._server.tls is None:
+            raise UsageError("Can't start monitoring: TLS cert and key required for HTTPS")
         # A server without monitoring starts without loading what only monitoring needs.
         from penstock.monitor.http import HttpServer
         from penstock.monitor.pages import Pages
@@ -278,7 +290,7 @@ class Monitoring:
             self._ports.append(opened)
             # From now on a port that was to be any is the one that it became.
             self._server.options = changed(self._server.options, **{f"{name}_port": opened.port})
-            where = _joined(options.http_host, opened.port)
+            where = join_host_port(options.http_host, opened.port)
             self._server.log("INF", f"Starting {name} monitor on {where}")
 
     async def stop(self) -> None:
@@ -286,7 +298,3 @@ class Monitoring:
         for opened in self._ports:
             await opened.stop()
         self._ports.clear()
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,4 +1,4 @@
-"""Files that tell others of a running server: its number, and the ports that it listens on.
+"""Files and URLs that tell others of a running server: its number, and where it listens.
 
     nats-server_4711.ports   {"nats":["nats://127.0.0.1:4222"],"monitoring":[…]}
 
@@ -45,7 +45,16 @@ def write_ports_file(folder: str, listening: Mapping[str, Sequence[str]]) -> Pat
 def urls(scheme: str, host: str, port: int) -> list[str]:
     """Give the URLs at which a listener can be reached."""
     hosts = local_addresses() if host in _EVERY_ADDRESS else [host]
-    return [f"{scheme}://{f'[{each}]' if ':' in each else each}:{port}" for each in hosts]
+    return [_url(scheme, each, port) for each in hosts]
+
+
+def local_url(scheme: str, host: str, port: int) -> str:
+    """Give the URL at which a listener is reached from this machine."""
+    return _url(scheme, "127.0.0.1" if host in _EVERY_ADDRESS else host, port)
+
+
+def _url(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def local_addresses() -> list[str]:

@@ -13,7 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import os
+import resource
 import signal
+import time
 from collections.abc import Mapping
 from enum import Enum, auto
 from pathlib import Path
@@ -21,18 +25,20 @@ from typing import Any
 
 import uvloop
 
-from penstock.clock import SystemClock
+from penstock.clock import Clock, SystemClock
 from penstock.config.flags import FlagResult
 from penstock.config.load import Loaded, load
-from penstock.config.options import ServerOptions
-from penstock.errors import CannotListen, PenstockError, UsageError
+from penstock.config.options import SYSTEM_ACCOUNT, ServerOptions
+from penstock.config.urls import join_host_port
+from penstock.errors import CannotListen, CannotLog, PenstockError, UsageError
 from penstock.server.lame_duck import let_clients_go
 from penstock.server.log import Log
-from penstock.server.ports_file import urls, write_pid_file, write_ports_file
+from penstock.server.ports_file import ports_path, urls, write_pid_file, write_ports_file
 from penstock.server.reloading import take_options
 from penstock.server.server import Server
 from penstock.server.signals import NAMES
-from penstock.server.version import GIT_COMMIT, NATS_VERSION
+from penstock.server.unavailable import without_effect
+from penstock.server.version import GIT_COMMIT, GO_VERSION, NATS_VERSION
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -43,8 +49,28 @@ def serve(flags: FlagResult, loaded: Loaded, environ: Mapping[str, str]) -> int:
 
     Raises PenstockError or OSError for what shows before there is a log.
     """
+    _allow_many_files()
+    clock = SystemClock()
+    try:
+        log = Log(clock, loaded.options)
+    except CannotLog as error:
+        # Where there is no log yet, it is told as Go's own logger would.
+        stamp = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(clock.now_ns() // 10**9))
+        os.write(2, f"{stamp} {error}\n".encode())
+        return EXIT_FAILED
+    # All that was loaded so far stays, and need not be looked through ever again.
+    gc.freeze()
+    gc.enable()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_Process(flags, loaded, environ).live())
+        return runner.run(_Process(flags, loaded, environ, clock=clock, log=log).live())
+
+
+def _allow_many_files() -> None:
+    """Let the process open as many files as it may: each connection is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Where even that is refused, it goes on with what it has.
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class _Wish(Enum):
@@ -55,12 +81,19 @@ class _Wish(Enum):
 
 
 class _Process:
-    def __init__(self, flags: FlagResult, loaded: Loaded, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        flags: FlagResult,
+        loaded: Loaded,
+        environ: Mapping[str, str],
+        *,
+        clock: Clock,
+        log: Log,
+    ) -> None:
         self._flags = flags
         self._environ = environ
-        clock = SystemClock()
-        self._log = Log(clock, loaded.options)
-        self._server = Server(loaded.options, clock=clock, log=self._log)
+        self._log = log
+        self._server = Server(loaded.options, clock=clock, log=log)
         self._server.config_digest = loaded.digest
         if flags.config_file:
             self._server.ask_reload = lambda: self._received.put_nowait(_Wish.RELOAD)
@@ -99,6 +132,7 @@ class _Process:
         log.line("INF", "Starting nats-server")
         log.line("INF", f"  Version:  {NATS_VERSION}")
         log.line("INF", f"  Git:      [{GIT_COMMIT}]")
+        log.line("DBG", f"  Go build: {GO_VERSION}")
         log.line("INF", f"  Name:     {server.name}")
         log.line("INF", f"  ID:       {server.server_id}")
         if server.identities.authenticator.has_plain_passwords:
@@ -106,9 +140,10 @@ class _Process:
         file = self._flags.config_file
         if file:
             log.line("INF", f"Using configuration file: {file} ({server.config_digest})")
-        jetstream = server.options.jetstream
-        if jetstream is not None and jetstream.enabled:
-            log.line("WRN", "JetStream is not available yet, going on without it")
+        if (system := server.options.system_account_name) == SYSTEM_ACCOUNT:
+            log.line("DBG", f'Created system account: "{system}"')
+        for name in without_effect(server.options):
+            log.line("WRN", f"{name} is not available yet, going on without it")
 
     async def _open(self) -> bool:
         try:
@@ -116,17 +151,25 @@ class _Process:
         except CannotListen as error:
             self._log.line("FTL", _told(error))
             return False
+        except UsageError as error:
+            self._log.line("FTL", str(error))
+            return False
         return True
 
     def _announce_listening(self) -> None:
         options = self._server.options
-        where = _joined(options.host, options.port)
-        self._log.line("INF", f"Listening for client connections on {where}")
         websocket = options.websocket
         if websocket is not None and websocket.port:
-            scheme = "ws" if websocket.no_tls or websocket.tls is None else "wss"
-            place = _joined(websocket.host, websocket.port)
+            place = join_host_port(websocket.host, websocket.port)
+            scheme = "ws" if websocket.tls is None else "wss"
             self._log.line("INF", f"Listening for websocket clients on {scheme}://{place}")
+            if websocket.tls is None:
+                unsafe = "Websocket not configured with TLS. DO NOT USE IN PRODUCTION!"
+                self._log.line("WRN", unsafe)
+        where = join_host_port(options.host, options.port)
+        self._log.line("INF", f"Listening for client connections on {where}")
+        if options.proxy_protocol:
+            self._log.line("INF", "PROXY protocol enabled for client connections")
         if options.tls is None:
             return
         how = "available" if options.allow_non_tls else "required"
@@ -162,12 +205,14 @@ class _Process:
                 listening["monitoring"] = urls(scheme, options.http_host, port)
         websocket = options.websocket
         if websocket is not None and websocket.port:
-            scheme = "ws" if websocket.no_tls or websocket.tls is None else "wss"
+            scheme = "ws" if websocket.tls is None else "wss"
             listening["websocket"] = urls(scheme, websocket.host, websocket.port)
         try:
             self._ports_file = write_ports_file(options.ports_file_dir, listening)
         except OSError as error:
-            self._log.line("ERR", f"Error writing ports file ({options.ports_file_dir}): {error}")
+            path = ports_path(options.ports_file_dir)
+            reason = f"open {path}: {(error.strerror or 'failed').lower()}"
+            self._log.line("ERR", f"Error writing ports file ({path}): {reason}")
 
     def _remove_ports_file(self) -> None:
         if self._ports_file is not None:
@@ -247,16 +292,14 @@ class _Process:
         self._log.close()
 
 
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def _told(error: CannotListen) -> str:
     """Say that a port cannot be had, in Go's words."""
-    where = _joined(error.host, max(error.port, 0))
+    where = join_host_port(error.host, max(error.port, 0))
     listening = f"listen tcp {where}: bind: {error.reason}"
+    if error.reason == "invalid port":
+        listening = f"listen tcp: address {error.port}: invalid port"
     if error.reason == "no such host":
         listening = f"listen tcp: lookup {error.host}: no such host"
     if error.what == "monitoring":
         return f"Can't start monitoring: can't listen to the monitor port: {listening}"
-    return f'Error listening on port: {_joined(error.host, error.port)}, "{listening}"'
+    return f'Error listening on port: {where}, "{listening}"'

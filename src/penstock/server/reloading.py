@@ -12,22 +12,32 @@ from __future__ import annotations
 
 from penstock.config.options import ServerOptions
 from penstock.config.reload import Change, changes, with_ports_kept
+from penstock.errors import UsageError
 from penstock.net.closing import ClosedReason
 from penstock.net.connection import Connection
 from penstock.routing.sublist import Subscription
-from penstock.server.encryption import tls_terms
+from penstock.server.encryption import is_pinned, tls_terms
 from penstock.server.rights import Rights
 from penstock.server.server import Server
+from penstock.server.unavailable import check_available
+from penstock.server.websockets import websocket_terms
 
 
 async def take_options(server: Server, wanted: ServerOptions) -> None:
     """Go on with other options; raises ConfigError, UsageError or OSError if that cannot be."""
     wanted = with_ports_kept(server.options, wanted)
     found = changes(server.options, wanted)
+    check_available(wanted)
+    try:
+        server.advertised_by(wanted)
+    except ValueError as error:
+        what = f"invalid ClientAdvertise value of {wanted.client_advertise}, err={error}"
+        raise UsageError(what) from None
     tls = tls_terms(wanted.tls, server.clock, is_optional=wanted.allow_non_tls)
+    websocket_tls = websocket_terms(wanted, server.clock)
     server.logger.configure(wanted)
     server.identities.apply(wanted)
-    server.options, server.tls = wanted, tls
+    server.options, server.tls, server.websockets.tls = wanted, tls, websocket_tls
     server.config_load_ns = server.clock.now_ns()
     server.system.serve_accounts()
     for change in found:
@@ -35,11 +45,13 @@ async def take_options(server: Server, wanted: ServerOptions) -> None:
     for connection in server.clients():
         connection.max_control_line = wanted.max_control_line
         connection.max_pending = wanted.max_pending
+        connection.set_tracing(wanted.trace)
     _close_surplus(server, found)
+    _close_unpinned(server)
     for connection in server.clients():
         # One on hold is looked at with the new users when the answer is there, and one that has
         # not said yet who it is will be met with them.
-        if not connection.closed and not connection.held and connection.identity is not None:
+        if not (connection.closed or connection.is_on_hold or connection.identity is None):
             await _look_again(server, connection)
     server.hub.flush()
 
@@ -53,6 +65,17 @@ def _close_surplus(server: Server, found: list[Change]) -> None:
     for connection in server.clients()[:surplus]:
         connection.refuse("maximum connections exceeded", ClosedReason.MAX_CONNECTIONS)
     server.log("INF", f"Closed {surplus} connections to fall within max_connections")
+
+
+def _close_unpinned(server: Server) -> None:
+    closed = 0
+    for connection in server.clients():
+        terms = server.websockets.tls if connection.kind == "websocket" else server.tls
+        if connection.tls_version and not is_pinned(connection, terms):
+            connection.close(ClosedReason.TLS_HANDSHAKE_ERROR)
+            closed += 1
+    if closed:
+        server.log("INF", f"Disconnect {closed} clients due to pinned certs reload")
 
 
 async def _look_again(server: Server, connection: Connection) -> None:

@@ -17,22 +17,22 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 from penstock.clock import Clock, SystemClock
 from penstock.config.load import settled
 from penstock.config.options import ServerOptions
+from penstock.config.quoting import quoted
 from penstock.config.reading import changed
-from penstock.errors import CannotListen
+from penstock.config.urls import advertised
+from penstock.errors import CannotListen, UsageError
 from penstock.limits import PASSWORD_THREADS_MAX
 from penstock.monitor.facts import ConnectionFacts
 from penstock.net.closing import ClosedReason
 from penstock.net.connection import Connection
-from penstock.net.filters import Filter
 from penstock.net.listener import Listener
+from penstock.net.memory import FreedMemory
 from penstock.net.opening import TlsTerms
-from penstock.net.websocket import WebSocketFilter
 from penstock.protocol.handshake import ConnectOptions, encode_info
 from penstock.routing.link import Hub
 from penstock.security.authenticator import Authenticator, Identity
@@ -40,12 +40,16 @@ from penstock.security.identifiers import new_nonce, new_server_id, new_xkey
 from penstock.server.encryption import note_encryption, tls_terms
 from penstock.server.identities import Identities
 from penstock.server.jetstream import JetStreamService
-from penstock.server.log import Log
+from penstock.server.log import LineLog, Log
 from penstock.server.monitoring import Monitoring, ServerSource, closed_facts
+from penstock.server.ports_file import local_url
 from penstock.server.rights import Rights
 from penstock.server.system_services import SystemServices
+from penstock.server.unavailable import check_available
 from penstock.server.version import API_LEVEL, GIT_COMMIT, GO_VERSION, NATS_VERSION
-from penstock.server.websockets import new_filter, take_cookies, websocket_terms
+from penstock.server.websockets import WebSocketDoor, websocket_terms
+
+PORT_MAX = 65_535
 
 
 class Server:
@@ -57,14 +61,16 @@ class Server:
         *,
         clock: Clock | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
-        log: Log | None = None,
+        log: LineLog | None = None,
     ) -> None:
         """Build it; raises UsageError for users or certificates that cannot be."""
         self.options = settled(options or ServerOptions(host="127.0.0.1"))
+        check_available(self.options)
         self.clock: Clock = clock or SystemClock()
         self.random_bytes = random_bytes
-        self.logger = log or Log(self.clock, self.options)
+        self.logger: LineLog = log or Log(self.clock, self.options)
         self.hub = Hub(int.from_bytes(random_bytes(8), "little"))
+        self.freed_memory = FreedMemory()
         self.server_id = new_server_id(random_bytes)
         self.xkey = new_xkey(random_bytes)
         self.name = self.options.server_name or self.server_id
@@ -75,6 +81,7 @@ class Server:
         self.total_connections = 0
         self.slow_receivers = 0
         self.stale_connections = 0
+        self.stalls = 0
         self.start_ns = 0
         self.config_load_ns = 0
         # The digest of the configuration file, and how to read it again, where there is one.
@@ -87,7 +94,7 @@ class Server:
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by start
         # The numbers before belong to the server's own clients in the system account.
         self._cid = 3
-        self._websocket_tls: TlsTerms | None = None
+        self.websockets = WebSocketDoor(self)
         self._client_listener: Listener | None = None
         self._listeners: list[Listener] = []
         self._password_threads: ThreadPoolExecutor | None = None
@@ -119,7 +126,12 @@ class Server:
         """Give INFO's fields in their order; None leaves one out."""
         options = self.options
         identity: Rights | None = connection.identity if connect_info else None
-        tls = options.tls
+        tls, websocket = options.tls, options.websocket
+        is_websocket = websocket is not None and connection.kind == "websocket"
+        host, port = self.advertised
+        if websocket is not None and is_websocket:
+            host, port = websocket.host, websocket.port
+        is_secure = is_websocket and self.websockets.tls is not None
         return {
             "server_id": self.server_id,
             "server_name": self.name,
@@ -127,21 +139,27 @@ class Server:
             "proto": 1,
             "git_commit": GIT_COMMIT,
             "go": GO_VERSION,
-            "host": options.host,
-            "port": self.port,
+            "host": host,
+            "port": port,
             "headers": self.headers_supported or None,
             "auth_required": _true(
-                self.identities.required if connect_info else self.identities.asks_for_credentials
+                self.identities.required_of(connection)
+                if connect_info
+                else self.identities.asked_of(connection)
             ),
             "tls_required": _true(
-                tls is not None and (not options.allow_non_tls or connection.tls_first)
+                is_secure
+                if is_websocket
+                else tls is not None and (not options.allow_non_tls or connection.tls_first)
             ),
             "tls_verify": _true(tls is not None and (tls.verify or tls.verify_and_map)),
-            "tls_available": _true(tls is not None and options.allow_non_tls),
+            "tls_available": _true(
+                is_secure if is_websocket else tls is not None and options.allow_non_tls
+            ),
             "max_payload": connection.max_payload,
             "jetstream": _true(self.jetstream is not None),
             "client_id": connection.cid,
-            "client_ip": connection.ip,
+            "client_ip": connection.ip if connection.peer_known else None,
             "nonce": connection.nonce or None,
             "ldm": _true(lame),
             "connect_info": _true(connect_info),
@@ -157,7 +175,8 @@ class Server:
     def secured(self, connection: Connection, tls: ssl.SSLObject) -> str:
         """Note that a connection's TLS handshake is done; a reason to end it, or ""."""
         self.log("DBG", f"{connection} - TLS handshake complete")
-        refusal = note_encryption(connection, tls, self.tls)
+        terms = self.websockets.tls if connection.kind == "websocket" else self.tls
+        refusal = note_encryption(connection, tls, terms)
         version, cipher = connection.tls_version, connection.tls_cipher
         self.log("DBG", f"{connection} - TLS version {version}, cipher suite {cipher}")
         return refusal
@@ -213,13 +232,13 @@ class Server:
 
     def refuse_unknown(self, connection: Connection) -> None:
         """Close a connection whose client is nobody that may connect."""
-        user = connection.options.user
-        who = f' - User "{user}"' if user else ""
+        who = _named(connection.options)
         self.log("ERR", f"{connection} - authentication error{who}")
         connection.refuse("Authorization Violation", ClosedReason.AUTHENTICATION_VIOLATION)
 
     def left(self, connection: Connection, reason: ClosedReason) -> None:
         """Forget a connection that has closed."""
+        self.websockets.forget(connection)
         if self.connections.pop(connection.cid, None) is None:
             return
         self.identities.leave(connection)
@@ -241,28 +260,18 @@ class Server:
         return self._cid
 
     def _accepted(self, sock: socket.socket) -> None:
-        self._take(sock, self.tls)
-
-    def _accepted_websocket(self, sock: socket.socket) -> None:
-        options = self.options.websocket
-        assert options is not None, "its listener is open"
-        terms = self._websocket_tls
-        self._take(sock, terms, new_filter(options, self.options.max_payload, is_tls=bool(terms)))
-
-    def _take(
-        self, sock: socket.socket, tls: TlsTerms | None, websocket: WebSocketFilter | None = None
-    ) -> None:
-        self.total_connections += 1
-        kind = "nats" if websocket is None else "websocket"
-        filters: list[Filter] | None = None if websocket is None else [websocket]
         try:
-            connection = Connection(self, sock, self.new_cid(), kind=kind, filters=filters)
+            connection = Connection(self, sock, self.new_cid())
         except OSError:
             sock.close()
             return
-        options = self.options.websocket
-        if websocket is not None and options is not None:
-            websocket.on_upgraded = partial(take_cookies, connection, options)
+        connection.peer_known = not self.options.proxy_protocol
+        self.enter(connection, self.tls)
+
+    def enter(self, connection: Connection, tls: TlsTerms | None = None) -> None:
+        """Count a connection in, and greet its client."""
+        self.total_connections += 1
+        connection.set_tracing(self.options.trace)
         if self.identities.needs_nonce:
             connection.nonce = new_nonce(self.random_bytes)
         limit = self.options.max_connections
@@ -274,11 +283,12 @@ class Server:
             self.log("ERR", f"{connection} - maximum connections exceeded")
             connection.refuse("maximum connections exceeded", ClosedReason.MAX_CONNECTIONS)
             return
-        waits = self.identities.asks_for_credentials
-        if not waits:
-            connection.become(self.identities.anonymous())
-            self.identities.join(connection, connection.identity)
-        timeout_s = self.options.authorization.timeout_s if waits else None
+        rights = self.identities.anonymous(connection)
+        if rights is not None:
+            connection.become(rights)
+            self.identities.join(connection, rights)
+        waits = rights is None or self.identities.asked_of(connection)
+        timeout_s = self.identities.timeout_s_of(connection) if waits else None
         connection.start(auth_timeout_s=timeout_s, tls=tls)
 
     # Living
@@ -290,27 +300,45 @@ class Server:
         return listener.port if listener is not None else self.options.port
 
     @property
+    def advertised(self) -> tuple[str, int]:
+        """Host and port that clients are told."""
+        return self.advertised_by(self.options)
+
+    def advertised_by(self, options: ServerOptions) -> tuple[str, int]:
+        """Give host and port that clients would be told; raises ValueError."""
+        return advertised(options.client_advertise, options.host, self.port)
+
+    @property
     def url(self) -> str:
         """Where a client on this machine connects to."""
-        host = "127.0.0.1" if self.options.host in ("0.0.0.0", "::", "") else self.options.host
-        return f"nats://{host}:{self.port}"
+        return local_url("nats", self.options.host, self.port)
 
     async def start(self) -> None:
-        """Open the doors; raises CannotListen where a port cannot be had."""
+        """Open the doors; raises CannotListen where a port cannot be had, and UsageError."""
         self.loop = asyncio.get_running_loop()
         self.start_ns = self.config_load_ns = self.clock.now_ns()
         self._stopped.clear()
+        try:
+            self.advertised_by(self.options)
+        except ValueError as error:
+            what = f"ClientAdvertise value of {self.options.client_advertise}, err={error}"
+            raise UsageError(f"Error setting server INFO with {what}") from None
         self._client_listener = self._listen(self.options.host, self.options.port, self._accepted)
         # From now on a port that was to be any is the one that it became.
         self.options = changed(self.options, port=self._client_listener.port)
         websocket = self.options.websocket
         if websocket is not None and websocket.port:
-            self._websocket_tls = websocket_terms(websocket, self.clock)
-            listener = self._listen(websocket.host, websocket.port, self._accepted_websocket)
+            self.websockets.tls = websocket_terms(self.options, self.clock)
+            listener = self._listen(websocket.host, websocket.port, self.websockets.accept)
             websocket = changed(websocket, port=listener.port)
             self.options = changed(self.options, websocket=websocket)
         try:
+            _check_port("monitoring", self.options.http_host, self.options.http_port)
+            _check_port("monitoring", self.options.http_host, self.options.https_port)
             await self.monitoring.start()
+        except (CannotListen, UsageError):
+            self.close_doors()
+            raise
         except OSError as error:
             self.close_doors()
             port = self.options.http_port or self.options.https_port
@@ -324,8 +352,9 @@ class Server:
             listener.start()
 
     def _listen(self, host: str, port: int, accept: Callable[[socket.socket], None]) -> Listener:
+        _check_port("clients", host, port)
         try:
-            listener = Listener(self.loop, host, port, accept)
+            listener = Listener(self.loop, host, port, accept, self.log)
         except OSError as error:
             raise _cannot_listen("clients", host, port, error) from None
         self._listeners.append(listener)
@@ -361,6 +390,7 @@ class Server:
             self.jetstream.stop()
         for connection in self.clients():
             connection.close(ClosedReason.SERVER_SHUTDOWN)
+        self.websockets.close()
         if self._password_threads is not None:
             self._password_threads.shutdown(wait=False, cancel_futures=True)
             self._password_threads = None
@@ -378,6 +408,20 @@ class Server:
     async def __aexit__(self, *exception: object) -> None:
         """Stop."""
         await self.stop()
+
+
+def _named(options: ConnectOptions) -> str:
+    """Say who a client that was refused says it is, without anything secret."""
+    if options.nkey:
+        return f" - Nkey {quoted(options.nkey)}"
+    if options.user:
+        return f" - User {quoted(options.user)}"
+    return ' - Token "[REDACTED]"' if options.auth_token else ""
+
+
+def _check_port(what: str, host: str, port: int) -> None:
+    if port > PORT_MAX:
+        raise CannotListen(what, host, port, "invalid port")
 
 
 def _cannot_listen(what: str, host: str, port: int, error: OSError) -> CannotListen:

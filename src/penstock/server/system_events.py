@@ -1,8 +1,8 @@
 """What the server tells in its system account without being asked.
 
-Clients that come and go, attempts to connect that failed, how many clients each account has (again
-every 30 s), how the server is doing (every 10 s, more often at first), and that it leaves. Where
-nobody listens nothing is computed.
+Clients that come and go, attempts to connect that failed (in the account concerned too), how many
+clients each account has (again every 30 s), how the server is doing (every 10 s, more often at
+first), and that it leaves. Where nobody listens nothing is computed.
 
 One thread: the event loop's.
 """
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.monitor.events import Envelope
 from penstock.monitor.facts import ConnectionFacts
-from penstock.monitor.rendering import to_json
+from penstock.monitor.rendering import shown, to_json
 from penstock.net.closing import ClosedReason
+from penstock.net.tracing import shown_payload
 from penstock.server.monitoring import closed_facts, open_facts
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ class SystemEvents:
             return self._envelope.disconnected(closed_facts(connection), str(reason))
 
         if reason is ClosedReason.AUTHENTICATION_VIOLATION:
+            # Those who share the account with it hear of it too, within the account.
+            own = self._server.identities.accounts.global_account
+            own = rights.account if rights is not None else own
+            self._tell("$SYS.ACCOUNT.CLIENT.AUTH.ERR", message, own)
             self._tell(f"$SYS.SERVER.{self._server.server_id}.CLIENT.AUTH.ERR", message)
         if rights is not None:
             self._tell_connections(rights.account_name)
@@ -125,24 +130,36 @@ class SystemEvents:
 
     # Sending
 
-    def _tell(self, subject: str, message: Callable[[], dict[str, Any]]) -> None:
+    def _tell(
+        self, subject: str, message: Callable[[], dict[str, Any]], account: Any = None
+    ) -> None:
+        """Publish in the system account, or in another one; nothing where there is no system."""
         system = self._server.identities.accounts.system_account
         if system is None:
             return
+        sublist = (account or system).sublist
         # A name is a configuration's, and may be anything; subjects on the wire have no spaces.
         encoded = subject.encode("utf-8", "surrogateescape")
-        found = system.sublist.matches(encoded)
+        found = sublist.matches(encoded)
         if found.plain or found.queues:
-            self.send(system.sublist, encoded, message())
+            self.send(sublist, encoded, message())
 
     def send(self, sublist: Sublist, subject: bytes, message: Any) -> None:
         """Publish a message of the server's own; it is sent in the next turn of the loop."""
-        hub = self._server.hub
-        hub.publish(sublist, subject, None, b"", to_json(message, indented=False))
+        body = to_json(message, indented=False)
+        if self._server.options.trace_verbose:
+            self._trace(subject, body)
+        self._server.hub.publish(sublist, subject, None, b"", body)
         if not self._flush_planned:
             # What is told while receivers are being served would otherwise wait for the next one.
             self._flush_planned = True
             self._server.loop.call_soon(self._flush)
+
+    def _trace(self, subject: bytes, body: bytes) -> None:
+        # The second space stands before the reply subject that there is not.
+        self._server.log("TRC", f"SYSTEM - <<- [PUB {shown(subject)}  {len(body)}]")
+        if payload := shown_payload(body, 0, self._server.limits):
+            self._server.log("TRC", f"SYSTEM - <<- {payload}")
 
     def _flush(self) -> None:
         self._flush_planned = False

@@ -22,7 +22,9 @@ from penstock.monitor.absent import gatewayz, jsz, leafz, routez
 from penstock.monitor.accounts import account_detail, accountz, accstatz
 from penstock.monitor.connz import ConnzOptions, connz
 from penstock.monitor.events import Envelope
+from penstock.monitor.health import HealthzOptions, healthz
 from penstock.monitor.rendering import shown
+from penstock.monitor.runtime import ProfilezOptions, profilez, variables
 from penstock.monitor.subsz import SubszOptions, subsz
 from penstock.monitor.varz import varz
 from penstock.net.closing import ClosedReason
@@ -268,7 +270,12 @@ class SystemServices:
             "ACCOUNTZ": lambda request: accountz(
                 source, _options(request, AccountzRequest).account
             ),
-            "HEALTHZ": lambda request: {"status": "ok", "status_code": 200},
+            "HEALTHZ": lambda request: healthz(_options(request, HealthzOptions)),
+            "EXPVARZ": lambda request: variables(source),
+            "PROFILEZ": lambda request: profilez(_options(request, ProfilezOptions)),
+            # There are neither queues between parts of the server nor groups to agree in.
+            "IPQUEUESZ": lambda request: {},
+            "RAFTZ": lambda request: {},
             "JSZ": lambda request: jsz(source),
         }
 

@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.security.nkeys import (
+from penstock.protocol.nkeys import (
     PUBLIC_KEY_CHARACTERS,
     Prefix,
     encode_public_key,
     find_public_key,
     find_signature,
+    find_user_seed,
     is_signed,
     is_user_key,
+    sign,
 )
 
 seeds = st.binary(min_size=32, max_size=32)
@@ -100,3 +102,33 @@ def test_a_key_that_is_no_point_of_the_curve_is_refused_without_an_exception() -
     for key in (bytes(32), b"\xff" * 32, b"\x02" + bytes(31)):
         text = encode_public_key(Prefix.USER, key)
         assert not is_signed(text, b"nonce", base64.b64encode(b"\x01" * 64).decode())
+
+
+@given(seeds, st.binary(max_size=40))
+def test_a_seed_of_the_reference_signs_as_the_reference_does(seed: bytes, message: bytes) -> None:
+    text = reference.encode_seed(seed, reference.PREFIX_BYTE_USER).decode()
+
+    assert find_user_seed(text) == seed
+    key, signature = sign(seed, message)
+    assert key == user_of(seed).public_key.decode()
+    assert find_signature(signature) == user_of(seed).sign(message)
+    assert is_signed(key, message, signature)
+
+
+@given(seeds, st.integers(0, 56), st.sampled_from("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"))
+def test_a_seed_with_a_wrong_letter_is_none(seed: bytes, place: int, letter: str) -> None:
+    text = reference.encode_seed(seed, reference.PREFIX_BYTE_USER).decode()
+    wrong = text[:place] + letter + text[place + 1 :]
+
+    assert find_user_seed(wrong) == (seed if wrong == text else None)
+
+
+@given(st.text(max_size=70))
+def test_text_that_is_no_seed_is_refused_without_an_exception(text: str) -> None:
+    assert find_user_seed(text) is None
+
+
+def test_a_seed_of_another_kind_is_not_a_users() -> None:
+    account = reference.encode_seed(bytes(32), reference.PREFIX_BYTE_ACCOUNT).decode()
+
+    assert find_user_seed(account) is None

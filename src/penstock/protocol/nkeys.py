@@ -1,13 +1,15 @@
-"""Nkeys: Ed25519 and Curve25519 public keys as text, and the signatures made with them.
+"""Nkeys: Ed25519 and Curve25519 keys as text, and the signatures made with them.
 
     base32( prefix u8 | public key, 32 bytes | CRC-16 of the 33 bytes before, little-endian )
 
 The prefix is chosen so that the text starts with a letter that tells the kind of the key: 56
-characters without padding.
+characters without padding. A seed, which is the secret half, has two such letters, `S` and the
+kind's: five bits of the one, eight of the other and three that are zero, then 32 bytes and the
+checksum of the 34 bytes before: 58 characters.
 
 What always holds: text from outside is refused with an answer, never with an exception.
 
-Pure; any thread.
+Pure; any thread. Both sides of a connection use it: the server checks, the client signs.
 """
 
 from __future__ import annotations
@@ -16,16 +18,17 @@ import base64
 import binascii
 from enum import IntEnum
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 PUBLIC_KEY_CHARACTERS = 56
 """The length of a public key as text."""
 
 SIGNATURE_BYTES = 64
 """The length of an Ed25519 signature."""
 
+SEED_CHARACTERS = 58
+"""The length of a seed as text."""
+
 _SIGNATURE_CHARACTERS_MAX = 88
+_SEED_PREFIX = 18 << 3
 
 
 class Prefix(IntEnum):
@@ -85,11 +88,39 @@ def is_signed(user_key: str, message: bytes, signature: str) -> bool:
     raw = find_signature(signature)
     if key is None or raw is None:
         return False
+    # Here and below: a server whose users have passwords starts without loading any of it.
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(raw, message)
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def find_user_seed(text: str) -> bytes | None:
+    """Give the 32 secret bytes of a user's seed; None where the text is none."""
+    if len(text) != SEED_CHARACTERS:
+        return None
+    try:
+        raw = base64.b32decode(text + "=" * (-len(text) % 8))
+    except (binascii.Error, ValueError):
+        return None
+    body, checksum = raw[:-2], raw[-2:]
+    prefix = bytes((_SEED_PREFIX | Prefix.USER >> 5, (Prefix.USER & 31) << 3))
+    if body[:2] != prefix or checksum != _checksum(body):
+        return None
+    return body[2:]
+
+
+def sign(seed: bytes, message: bytes) -> tuple[str, str]:
+    """Sign a message with a user's secret bytes: gives the public key and the signature as text."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    private = Ed25519PrivateKey.from_private_bytes(seed)
+    signature = base64.urlsafe_b64encode(private.sign(message)).rstrip(b"=").decode()
+    return encode_public_key(Prefix.USER, private.public_key().public_bytes_raw()), signature
 
 
 def _checksum(body: bytes) -> bytes:

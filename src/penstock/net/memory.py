@@ -1,0 +1,38 @@
+"""Memory that was freed, and its way back to the system.
+
+A client may announce a large message and go away in the middle of it. The memory of the part that
+came is free then, but lies among what is in use, and the allocator keeps it; clients that do this
+again and again would touch more and more of it. So after so many bytes the allocator is asked to
+give back what is free, wherever it lies.
+
+One thread: the event loop's. Used by `net.channel`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+from penstock.limits import FREED_BYTES_KEPT_MAX
+
+
+class FreedMemory:
+    """Counts what connections leave behind when they close; see the module."""
+
+    def __init__(self, give_back: Callable[[], None] | None = None) -> None:
+        self._give_back = give_back or trim_heap
+        self._freed_bytes = 0
+
+    def note(self, byte_count: int) -> None:
+        """Note that so many bytes were freed at once."""
+        self._freed_bytes += byte_count
+        if self._freed_bytes > FREED_BYTES_KEPT_MAX:
+            self._freed_bytes = 0
+            self._give_back()
+
+
+def trim_heap() -> None:
+    """Ask the allocator to give back what is free; nothing where it cannot, as musl's."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -190,6 +190,25 @@ escaped. A longer one is refused before it is gathered."""
 READ_CHUNK_BYTES = 1 * MIB
 """What is read at once of a file that is gone through from end to end."""
 
+BENCH_CLIENTS_MAX = 256
+"""Publishers or subscribers of one bench. Each is a process of some 15 MB."""
+
+BENCH_REQUESTS_MAX = 5_000_000
+"""Requests of one run: each one's latency is kept, and sorting them takes 40 bytes each."""
+
+BENCH_PIECE_BYTES = 512 * KIB
+"""What a load process sends or receives between two reports: some hundred reports a second."""
+
+BENCH_PIECES_AHEAD = 4
+"""Pieces that publishers may be ahead of their slowest receiver: 2 MiB stay in the processor's
+caches. From 32 MiB on, half of the usual `max_pending`, servers would slow publishers down."""
+
+BENCH_WAIT_S = 60.0
+"""Seconds that a load process waits for a server, or for a message, before it gives up."""
+
+BENCH_LOG_LINES_KEPT = 100
+"""Lines of the log of a server that a bench started: enough to tell why it did not start."""
+
 JSON_DEPTH_MAX = 10_000
 """Arrays and objects within each other in a request's JSON. The reference server's own bound, so
 that what one refuses the other refuses; a level costs some bytes and no stack."""
@@ -210,21 +229,3 @@ SUBJECT_PAIRS_MAX = 4_000_000
 """Subjects of one request compared with others, in pairs: about a second's work. Of a stream's own
 subjects only those that begin alike are compared; two thousand patterns under one token come to
 this."""
-BENCH_CLIENTS_MAX = 256
-"""Publishers or subscribers of one bench. Each is a process of some 15 MB."""
-
-BENCH_REQUESTS_MAX = 5_000_000
-"""Requests of one run: each one's latency is kept, and sorting them takes 40 bytes each."""
-
-BENCH_PIECE_BYTES = 512 * KIB
-"""What a load process sends or receives between two reports: some hundred reports a second."""
-
-BENCH_PIECES_AHEAD = 4
-"""Pieces that publishers may be ahead of their slowest receiver: 2 MiB stay in the processor's
-caches. From 32 MiB on, half of the usual `max_pending`, servers would slow publishers down."""
-
-BENCH_WAIT_S = 60.0
-"""Seconds that a load process waits for a server, or for a message, before it gives up."""
-
-BENCH_LOG_LINES_KEPT = 100
-"""Lines of the log of a server that a bench started: enough to tell why it did not start."""

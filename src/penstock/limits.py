@@ -229,3 +229,67 @@ SUBJECT_PAIRS_MAX = 4_000_000
 """Subjects of one request compared with others, in pairs: about a second's work. Of a stream's own
 subjects only those that begin alike are compared; two thousand patterns under one token come to
 this."""
+
+FEED_MESSAGES_MAX = 512
+"""Messages that a mirror or a source takes from its origin in one go: a few milliseconds, and then
+others get a turn."""
+
+FEED_BYTES_MAX = 4 * MIB
+"""Bytes of them: as much as comes in before the next message is not begun."""
+
+FEED_RETRY_S = 2.0
+"""Seconds after which an origin is tried again that could not be read, or whose message the stream
+had no room for: the reference server's own pause."""
+
+BATCH_MESSAGES_MAX = 1000
+"""Messages of an atomic batch: the reference server's bound. They wait in memory until all are
+there."""
+
+BATCHES_PER_STREAM_MAX = 50
+"""Atomic batches of one stream that are not committed yet: the reference server's bound."""
+
+BATCHES_PER_SERVER_MAX = 1000
+"""The same of all streams together."""
+
+BATCH_BYTES_MAX = 256 * MIB
+"""What atomic batches that are not committed may hold in memory, all streams together. With the
+bounds above alone, a few clients could ask for terabytes."""
+
+BATCH_IDLE_NS_MAX = 10 * 1_000_000_000
+"""How long a batch may wait for its next message before it is abandoned: the reference server's
+bound."""
+
+BATCH_ID_BYTES_MAX = 64
+"""A batch's id: the reference server's bound."""
+
+FAST_BATCHES_PER_STREAM_MAX = 1000
+"""Fast batches of one stream at once: the reference server's bound. One costs some hundred bytes."""
+
+FAST_BATCHES_PER_SERVER_MAX = 50_000
+"""The same of all streams together."""
+
+MESSAGE_HEADERS_BYTES_MAX = 65_535
+"""The headers of a message that is published to a stream: the reference server's bound."""
+
+API_REQUEST_BYTES_MAX = 4 * MIB
+"""A request to the JetStream API. The largest that means something is a stream with very many
+subjects; reading it holds up everybody else. Beyond it: bad request."""
+
+STREAM_NAMES_MAX = 1024
+"""Names in one answer, as the reference server has it; clients ask for the rest with an offset."""
+
+STREAM_LIST_MAX = 256
+"""Streams in one answer, as the reference server has it."""
+
+STREAM_INFO_SUBJECTS_MAX = 100_000
+"""Subjects in one answer, as the reference server has it."""
+
+DIRECT_SUBJECTS_MAX = 1024
+"""Subjects of one direct get of the last messages of many, as the reference server has it."""
+
+SOURCE_POSITIONS_INTERVAL_S = 10.0
+"""Seconds after which it is written down how far a stream has come in its sources, while it goes on:
+what a restart has to search for marks."""
+
+SOURCE_POSITIONS_BYTES_MAX = 16 * MIB
+"""Of the document in which that stands: as many sources as a configuration may have."""

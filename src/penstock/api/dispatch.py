@@ -1,25 +1,41 @@
 """From a request on `$JS.API.>` to its answer.
 
-Every request gets one: the handler's document, or an error with the same type. What a handler
-raises as ApiError is the client's to know; anything else is logged and answered as a server error.
+A request of a known subject gets the handler's document, or an error with the same type. What a
+handler raises as ApiError is the client's to know; anything else is logged and answered as a server
+error. Before a handler is asked, it is known that the server has the level that the client needs
+and that the account has JetStream.
+
+What always holds: a request never raises into the router, and whether it failed is counted.
 
 One thread: the event loop's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from penstock import error_codes
+from penstock.api.responses import beside_error
+from penstock.documents.decoding import decode_request
 from penstock.documents.encoding import to_json
 from penstock.errors import ApiError, PenstockError
+from penstock.limits import API_REQUEST_BYTES_MAX
+from penstock.routing.sublist import Sublist
 from penstock.stream.account import AccountStreams
 from penstock.stream.allowances import ServerLimits
+from penstock.stream.headers import value_of
+from penstock.stream.versioning import is_level_known
 
 API_PREFIX = "$JS.API."
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
+
+_JSON_SPACE = b" \t\r\n"
+
+D = TypeVar("D", bound=msgspec.Struct)
 
 
 class JetStream(Protocol):
@@ -30,8 +46,23 @@ class JetStream(Protocol):
     domain: str
 
     @property
+    def server_name(self) -> str:
+        """The server's name: standing alone, it leads every stream."""
+        ...
+
+    @property
     def limits(self) -> ServerLimits:
         """What the server has for streams, and what is reserved of it."""
+        ...
+
+    @property
+    def payload_bytes_max(self) -> int:
+        """The largest message that clients may publish."""
+        ...
+
+    @property
+    def pending_bytes_max(self) -> int:
+        """Most bytes that may wait for one client."""
         ...
 
     def now_ns(self) -> int:
@@ -42,10 +73,22 @@ class JetStream(Protocol):
         """Write to the log."""
         ...
 
+    def unique_id(self) -> str:
+        """Give an id that was never given before."""
+        ...
+
+    def publish(self, sublist: Sublist, subject: bytes, headers: bytes, body: bytes) -> int:
+        """Send something to whoever listens; give to how many."""
+        ...
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Have something done after the answer; the server ends it when it stops."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request."""
+    """One request of an account that has JetStream."""
 
     service: JetStream
     account: AccountStreams
@@ -57,8 +100,18 @@ class Call:
     body: bytes
     reply: bytes | None
 
+    def read(self, made: type[D]) -> D:
+        """Read the body; raise ApiError."""
+        return decode_request(made, self.body, strict=self.service.strict)
 
-Handler = Callable[[Call], dict[str, Any]]
+    def read_if_any(self, made: type[D]) -> D:
+        """Read the body where it looks like a document; anything else asks for nothing special."""
+        start = self.body.lstrip(_JSON_SPACE)[:1]
+        return self.read(made) if start in (b"{", b"[") else made()
+
+
+Handler = Callable[[Call], dict[str, Any] | None]
+"""Gives the fields of the answer; None where there is to be none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +125,18 @@ class Endpoint:
     """Type of the answer, without what all types begin with."""
 
     handle: Handler
+    is_quiet: bool = False
+    """Nobody is told of requests that went well, nor are they counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a request."""
+
+    body: bytes
+    has_failed: bool
+    is_told: bool
+    """It is counted, and whoever watches the API hears of it."""
 
 
 class Table:
@@ -93,14 +158,33 @@ class Table:
         return None
 
 
-def answer(endpoint: Endpoint, call: Call) -> bytes:
-    """Handle a request; give the JSON of its answer."""
-    document: dict[str, Any] = {"type": TYPE_PREFIX + endpoint.kind}
+def needs_newer(headers: bytes) -> bool:
+    """Tell whether a request asks for a level of the API that this server does not have."""
+    level = value_of(headers, b"Nats-Required-Api-Level")
+    return bool(level) and not is_level_known(level.decode("utf-8", "replace"))
+
+
+def refusal(kind: str, error: ApiError) -> bytes:
+    """Give the JSON of an answer that is an error."""
+    document = {"type": TYPE_PREFIX + kind, "error": error.document()}
+    return to_json(document | beside_error(kind))
+
+
+def answer(endpoint: Endpoint, call: Call) -> Answer | None:
+    """Handle a request; None where it is met with silence."""
     try:
-        document |= endpoint.handle(call)
+        if needs_newer(call.headers):
+            raise ApiError(error_codes.REQUIRED_API_LEVEL)
+        if len(call.body) > API_REQUEST_BYTES_MAX:
+            raise ApiError(error_codes.BAD_REQUEST)
+        fields = endpoint.handle(call)
     except ApiError as error:
-        document["error"] = error.document()
+        return Answer(refusal(endpoint.kind, error), has_failed=True, is_told=True)
     except (PenstockError, OSError) as error:
         call.service.log("ERR", f"JetStream API {call.subject}: {error}")
-        document["error"] = ApiError(error_codes.STREAM_GENERAL, err=str(error)).document()
-    return to_json(document)
+        general = ApiError(error_codes.STREAM_GENERAL, err=str(error))
+        return Answer(refusal(endpoint.kind, general), has_failed=True, is_told=True)
+    if fields is None:
+        return None
+    body = to_json({"type": TYPE_PREFIX + endpoint.kind} | fields)
+    return Answer(body, has_failed=False, is_told=not endpoint.is_quiet)

@@ -24,6 +24,9 @@ cdef class Hub:
     cdef void* source
 
     cdef uint64_t random(self) noexcept
+    cpdef int publish_as(
+        self, Sublist sublist, bytes target, bytes subject, bytes reply, bytes headers, bytes body
+    ) except -1
     cpdef flush(self)
 
 
@@ -98,3 +101,5 @@ cdef class Link(Receiver):
 
 
 cdef int route(Hub hub, Sublist sublist, Link source, const Frame* frame) except -1
+cdef int route_to(Hub hub, Matches found, const Frame* frame) except -1
+cdef size_t backlog(Matches found) noexcept

@@ -22,6 +22,15 @@ class Hub:
     def publish(
         self, sublist: Sublist, subject: bytes, reply: bytes | None, headers: bytes, body: bytes
     ) -> int: ...
+    def publish_as(
+        self,
+        sublist: Sublist,
+        target: bytes,
+        subject: bytes,
+        reply: bytes | None,
+        headers: bytes,
+        body: bytes,
+    ) -> int: ...
     def flush(self) -> None: ...
 
 class Link(Receiver):
@@ -88,5 +97,9 @@ class Link(Receiver):
     def count_in(self, size: int) -> None: ...
 
 class Service(Receiver):
-    def __init__(self, callback: Callable[[bytes, bytes | None, bytes, bytes], None]) -> None: ...
+    def __init__(
+        self,
+        callback: Callable[[bytes, bytes | None, bytes, bytes], None],
+        declined: tuple[bytes, ...] = (),
+    ) -> None: ...
     def on_auto_unsubscribed(self, subscription: Subscription) -> None: ...

@@ -87,6 +87,12 @@ cdef class Hub:
     def publish(self, Sublist sublist not None, bytes subject not None, bytes reply,
                 bytes headers not None, bytes body not None):
         """Route a message of the server's own; give how many took it. `flush` sends it."""
+        return self.publish_as(sublist, subject, subject, reply, headers, body)
+
+    cpdef int publish_as(
+        self, Sublist sublist, bytes target, bytes subject, bytes reply, bytes headers, bytes body
+    ) except -1:
+        """As `publish`, to those who listen to `target`, who are shown `subject` instead."""
         cdef bytes payload = headers + body if headers else body
         cdef Frame frame
         frame.subject = subject
@@ -101,7 +107,7 @@ cdef class Hub:
         frame.headers_size = len(headers)
         frame.size_text = frame.headers_text = NULL
         frame.size_text_size = frame.headers_text_size = 0
-        return route(self, sublist, None, &frame)
+        return route_to(self, sublist.match(target, len(target)), &frame)
 
     cpdef flush(self):
         """Send what was gathered for every receiver, one system call each."""
@@ -716,12 +722,21 @@ cdef class Service(Receiver):
     """A part of the server that answers on a subject: each message is one Python call."""
 
     cdef object callback
+    cdef tuple declined
 
-    def __init__(self, callback):
-        """`callback(subject, reply, headers, body)`; reply is None where none was given."""
+    def __init__(self, callback, tuple declined=()):
+        """`callback(subject, reply, headers, body)`; reply is None where none was given.
+
+        Subjects that begin as one of `declined` are left to others, or to nobody.
+        """
         self.callback = callback
+        self.declined = declined
 
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
+        cdef bytes start
+        for start in self.declined:
+            if _begins(frame.subject, frame.subject_size, <const char*>start, len(start)):
+                return 0
         self.callback(
             frame.subject[:frame.subject_size],
             frame.reply[:frame.reply_size] if frame.reply_size else None,
@@ -760,9 +775,8 @@ cdef int _offer(Hub hub, Link source, Subscription subscription, const Frame* fr
     return 1
 
 
-cdef int _spread(Hub hub, Sublist sublist, Link source, const Frame* frame) except -1:
+cdef int _spread(Hub hub, Matches found, Link source, const Frame* frame) except -1:
     # Deliver to every plain subscription and to one member of each queue group; how many took it.
-    cdef Matches found = sublist.match(frame.subject, frame.subject_size)
     cdef list members
     cdef Py_ssize_t place, count, first
     cdef int taken = 0
@@ -784,6 +798,35 @@ cdef int route(Hub hub, Sublist sublist, Link source, const Frame* frame) except
     cdef void* outer = hub.source
     hub.source = NULL if source is None else <void*>source
     try:
-        return _spread(hub, sublist, source, frame)
+        return _spread(hub, sublist.match(frame.subject, frame.subject_size), source, frame)
     finally:
         hub.source = outer
+
+
+cdef int route_to(Hub hub, Matches found, const Frame* frame) except -1:
+    # Route a message of the server's own to those who were found by another subject than its own.
+    cdef void* outer = hub.source
+    hub.source = NULL
+    try:
+        return _spread(hub, found, None, frame)
+    finally:
+        hub.source = outer
+
+
+cdef size_t backlog(Matches found) noexcept:
+    # The bytes that wait for the one of these receivers whose socket is furthest behind.
+    cdef size_t most = 0
+    cdef list members
+    cdef Py_ssize_t place
+    for place in range(len(found.plain)):
+        most = max(most, _backlog_of((<Subscription>found.plain[place]).receiver))
+    for members in found.queues:
+        for place in range(len(members)):
+            most = max(most, _backlog_of((<Subscription>members[place]).receiver))
+    return most
+
+
+cdef size_t _backlog_of(Receiver receiver) noexcept:
+    if not isinstance(receiver, Link) or not (<Link>receiver).blocked:
+        return 0
+    return (<Link>receiver).out.pending()

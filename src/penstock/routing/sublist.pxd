@@ -87,6 +87,8 @@ cdef class Sublist:
     cdef readonly uint32_t count
     # Inserts and removes so far.
     cdef uint64_t changes
+    # Called with each subscription that was put in or taken out; None for nobody.
+    cdef public object observer
     cdef Slot* slots
     # The remembered answers, and how many subscriptions they hold together.
     cdef list kept

@@ -247,6 +247,8 @@ cdef class Sublist:
         self.count += 1
         self.changes += 1
         self._forget()
+        if self.observer is not None:
+            self.observer(subscription)
 
     def remove(self, Subscription subscription not None):
         """Take a subscription out; False where it was not there."""
@@ -264,6 +266,8 @@ cdef class Sublist:
         self.changes += 1
         self._prune(path, node)
         self._forget()
+        if self.observer is not None:
+            self.observer(subscription)
         return True
 
     cdef int _prune(self, list path, Node node) except -1:

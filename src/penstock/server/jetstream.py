@@ -1,33 +1,55 @@
 """JetStream as a part of the server: which accounts have it, recovery, and the API's doors.
 
 Start opens every stream of every account before clients are let in; stop makes all of them durable.
+An account has JetStream if its configuration says so, or if there is no account but the global one.
+Every account has the API's doors: where it has no JetStream, the answer is that it has none. The
+system account never has it.
 
-One thread: the event loop's.
+One thread: the event loop's. While starting, stores are opened by several threads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
-from penstock.api.dispatch import API_PREFIX, Call, answer
+from penstock import error_codes
+from penstock.api.dispatch import API_PREFIX, Answer, Call, answer, refusal
+from penstock.api.direct import DIRECT_PREFIX, DirectGets
 from penstock.api.endpoints import ENDPOINTS
-from penstock.config.options_jetstream import JetStreamOptions
+from penstock.config.durations import format_duration
+from penstock.config.options_jetstream import AccountJetStreamOptions, JetStreamOptions
+from penstock.documents.encoding import to_json
+from penstock.documents.times import timestamp
+from penstock.errors import ApiError, UsageError
+from penstock.limits import RECOVERY_THREADS_MAX
+from penstock.net.connection import Connection
 from penstock.routing.link import Service
-from penstock.routing.sublist import Subscription
-from penstock.security.accounts import GLOBAL_ACCOUNT
+from penstock.routing.sublist import Sublist, Subscription
+from penstock.security.identifiers import UniqueIds
+from penstock.server.jetstream_resources import announce, make_resources, storage_policy
+from penstock.server.monitoring import user_of
 from penstock.server.version import NATS_VERSION
 from penstock.store.vfs import OsFileSystem
 from penstock.stream.account import AccountStreams
-from penstock.stream.allowances import AccountLimits, ServerLimits
-from penstock.stream.storage import StoragePolicy
+from penstock.stream.allowances import AccountLimits, ServerLimits, TierLimits
+from penstock.stream.config import StorageType
 
 if TYPE_CHECKING:
     from penstock.server.server import Server
 
-FOLDER_NAME = "jetstream"
+NEXT_PREFIX = f"{API_PREFIX}CONSUMER.MSG.NEXT."
+TYPE_PREFIX = "io.nats.jetstream."
+EVENT_PREFIX = "$JS.EVENT."
+
+_DECLINED = (DIRECT_PREFIX.encode(), NEXT_PREFIX.encode())
+"""Whoever can answer these subscribes for itself; where nobody does, clients are told at once."""
+
+_MAPPED = ("STREAM.", "CONSUMER.", "DIRECT.", "META.", "SERVER.", "ACCOUNT.")
+_MAPPED_SPACES = ("$KV.", "$OBJ.")
 
 
 class JetStreamService:
@@ -36,17 +58,27 @@ class JetStreamService:
     version = NATS_VERSION
 
     def __init__(self, server: Server, options: JetStreamOptions) -> None:
+        """Find out what there is; raises UsageError."""
         self._server = server
+        self._started_ns = server.clock.monotonic_ns()
+        self.log("INF", "Starting JetStream")
         self.options = options
         self.hub = server.hub
         self.clock = server.clock
         self.files = OsFileSystem()
         self.domain = options.domain
         self.strict = options.strict
-        self.policy = StoragePolicy(sync_interval_ns=options.sync_interval_ns or 0)
-        root = options.store_dir or os.path.join(tempfile.gettempdir(), "nats")
-        self.path = os.path.join(root, FOLDER_NAME)
+        self.policy = storage_policy(options)
+        try:
+            self.resources = make_resources(options)
+        except UsageError as error:
+            raise UsageError(f"Can't start JetStream: {error}") from None
         self.accounts: dict[str, AccountStreams] = {}
+        self._doors: dict[str, _Door] = {}
+        self._ids = UniqueIds(server.random_bytes)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # What streams and handlers ask of their server
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -54,9 +86,33 @@ class JetStreamService:
         return self._server.loop
 
     @property
+    def server_name(self) -> str:
+        """The server's name."""
+        return self._server.name
+
+    @property
+    def payload_bytes_max(self) -> int:
+        """The largest message that clients may publish."""
+        return self._server.options.max_payload
+
+    @property
+    def pending_bytes_max(self) -> int:
+        """Most bytes that may wait for one client."""
+        return self._server.options.max_pending
+
+    @property
     def limits(self) -> ServerLimits:
         """What the server has for streams, and what is reserved of it."""
-        return ServerLimits()
+        limits = self.options.limits
+        return ServerLimits(
+            self.resources.memory_bytes_max,
+            self.resources.storage_bytes_max,
+            sum(each.bytes_reserved(StorageType.MEMORY) for each in self.accounts.values()),
+            sum(each.bytes_reserved(StorageType.FILE) for each in self.accounts.values()),
+            duplicate_window_ns_max=limits.duplicate_window_ns,
+            ack_pending_max=limits.max_ack_pending,
+            request_batch_max=limits.max_request_batch,
+        )
 
     def now_ns(self) -> int:
         """The wall clock."""
@@ -66,47 +122,245 @@ class JetStreamService:
         """Write to the log."""
         self._server.log(level, text)
 
+    def unique_id(self) -> str:
+        """Give an id that was never given before."""
+        return self._ids.next()
+
+    def publish(self, sublist: Sublist, subject: bytes, headers: bytes, body: bytes) -> int:
+        """Send something to whoever listens; give to how many."""
+        return self.hub.publish(sublist, subject, None, headers, body)
+
+    def advise(self, sublist: Sublist, subject: str, kind: str, fields: Mapping[str, Any]) -> None:
+        """Tell whoever listens on `$JS.EVENT.<subject>`; `kind` is the type behind its prefix."""
+        self._advise(sublist, subject, kind, lambda: fields)
+
+    def _advise(
+        self, sublist: Sublist, subject: str, kind: str, fields: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        encoded = f"{EVENT_PREFIX}{subject}".encode()
+        found = sublist.matches(encoded)
+        if not (found.plain or found.queues):
+            return
+        event = {
+            "type": f"{TYPE_PREFIX}{kind}",
+            "id": self.unique_id(),
+            "timestamp": timestamp(self.now_ns()),
+            **fields(),
+        }
+        if self.domain:
+            event["domain"] = self.domain
+        self.publish(sublist, encoded, b"", to_json(event))
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Have something done after the answer; the server ends it when it stops."""
+        task = self.loop.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Living
+
     def start(self) -> None:
         """Open every stream, then answer requests."""
-        self.files.make_dirs(self.path)
-        for account in self._server.identities.accounts:
-            if account.name == GLOBAL_ACCOUNT:
-                self._enable(account.name, account.sublist)
+        if self.resources.is_temporary:
+            warning = "Temporary storage directory used, data could be lost on system reboot"
+            self.log("WRN", warning)
+        announce(self.resources, self.options, lambda line: self.log("INF", line))
+        self.serve_accounts()
+        took_ns = self.clock.monotonic_ns() - self._started_ns
+        self.log("INF", f"Took {format_duration(took_ns)} to start JetStream")
 
-    def _enable(self, name: str, sublist: object) -> None:
-        account = AccountStreams(
-            self,
-            name,
-            sublist,
-            os.path.join(self.path, name),
-            AccountLimits(),  # type: ignore[arg-type]
-        )
-        self.accounts[name] = account
-        for stream in account.recover():
-            state = stream.store.state()
-            self.log(
-                "INF", f"  Restored {state.messages:,} messages for stream '{name} > {stream.name}'"
-            )
-        service = Service(lambda *request: self._asked(account, *request))
-        account.sublist.insert(Subscription(service, API_PREFIX.encode() + b">", b"1"))
+    def serve_accounts(self) -> None:
+        """Give every account what its configuration says, and take away what it says no more."""
+        accounts = self._server.identities.accounts
+        for name in [name for name in self._doors if accounts.find(name) is None]:
+            self._disable(name)
+            self._doors.pop(name).close()
+        with ThreadPoolExecutor(RECOVERY_THREADS_MAX, "recovery") as threads:
+            for account in accounts:
+                limits = None if account.is_system else self._limits_of(account.name)
+                if limits is None:
+                    self._disable(account.name)
+                elif account.name in self.accounts:
+                    self.accounts[account.name].limits = limits
+                else:
+                    self._enable(account.name, account.sublist, limits, threads)
+                if account.name not in self._doors:
+                    self._doors[account.name] = _Door(self, account)
 
-    def _asked(
-        self,
-        account: AccountStreams,
-        subject: bytes,
-        reply: bytes | None,
-        headers: bytes,
-        body: bytes,
+    def _limits_of(self, name: str) -> AccountLimits | None:
+        options = self._server.options
+        declared = options.accounts.get(name)
+        if declared is not None and declared.jetstream is not None:
+            return _limits(declared.jetstream)
+        others = options.accounts.keys() - {name, self._server.identities.system_account_name}
+        is_alone = name == self._server.identities.accounts.global_account.name and not others
+        return AccountLimits() if is_alone else None
+
+    def _enable(
+        self, name: str, sublist: Sublist, limits: AccountLimits, threads: ThreadPoolExecutor
     ) -> None:
-        text = subject.decode("utf-8", "replace")
-        found = ENDPOINTS.find(text[len(API_PREFIX) :])
-        if found is None or reply is None:
-            return
-        endpoint, names = found
-        call = Call(self, account, text, names, headers, body, reply)
-        self.hub.publish(account.sublist, reply, None, b"", answer(endpoint, call))
+        path = os.path.join(self.resources.path, name)
+        account = AccountStreams(self, name, sublist, path, limits)
+        direct = DirectGets(self, sublist)
+        account.watchers.append(direct.follow)
+        self.accounts[name] = account
+        for stream in account.recover(threads):
+            state, took_ns = stream.store.state(), stream.store.recovery.duration_ns
+            took = format_duration(took_ns // 1_000_000 * 1_000_000)
+            which = f"stream '{name} > {stream.name}'"
+            self.log("INF", f"  Restored {state.messages:,} messages for {which} in {took}")
+        for stream_name, reason in account.offline.items():
+            self.log("WRN", f"  Stream '{name} > {stream_name}' is offline: {reason}")
+
+    def _disable(self, name: str) -> None:
+        account = self.accounts.pop(name, None)
+        if account is not None:
+            account.stop()
 
     def stop(self) -> None:
-        """Make everything durable."""
-        for account in self.accounts.values():
-            account.stop()
+        """Answer no more, and make everything durable."""
+        self.log("INF", "Initiating JetStream Shutdown...")
+        for task in self._tasks:
+            task.cancel()
+        for door in self._doors.values():
+            door.close()
+        self._doors.clear()
+        for name in list(self.accounts):
+            self._disable(name)
+        self.log("INF", "JetStream Shutdown")
+
+    # Requests
+
+    def asked(
+        self, account: Any, subject: str, reply: bytes | None, headers: bytes, body: bytes
+    ) -> None:
+        """Answer a request of a member of an account; an unknown one is met with silence."""
+        found = ENDPOINTS.find(subject.removeprefix(API_PREFIX))
+        if account.is_system and subject != f"{API_PREFIX}INFO":
+            kind = "system_response"
+        elif found is None:
+            return
+        else:
+            kind = found[0].kind
+        streams = self.accounts.get(account.name)
+        if streams is None or found is None:
+            body_out = refusal(kind, ApiError(error_codes.NOT_ENABLED_FOR_ACCOUNT))
+            outcome: Answer | None = Answer(body_out, has_failed=True, is_told=True)
+        else:
+            call = Call(self, streams, subject, found[1], headers, body, reply)
+            outcome = answer(found[0], call)
+        if outcome is not None:
+            self._finish(account, subject, reply, body, outcome)
+
+    def _finish(
+        self, account: Any, subject: str, reply: bytes | None, body: bytes, outcome: Answer
+    ) -> None:
+        streams = self.accounts.get(account.name)
+        if outcome.is_told and streams is not None:
+            streams.api_total += 1
+            streams.api_errors += outcome.has_failed
+        if reply is not None:
+            self.publish(account.sublist, reply, b"", outcome.body)
+        if outcome.is_told:
+
+            def fields() -> Mapping[str, Any]:
+                asked = {"request": body.decode("utf-8", "replace")} if body else {}
+                return {
+                    "server": self.server_name,
+                    "client": self._client(),
+                    "subject": subject,
+                    **asked,
+                    "response": outcome.body.decode(),
+                }
+
+            self._advise(account.sublist, "ADVISORY.API", "advisory.v1.api_audit", fields)
+
+    def _client(self) -> dict[str, Any]:
+        asking = self.hub.publisher
+        if not isinstance(asking, Connection):
+            return {}
+        options = asking.options
+        fields = {
+            "start": timestamp(asking.start_ns),
+            "host": asking.ip,
+            "id": asking.cid,
+            "acc": asking.identity.account_name,
+            "user": user_of(asking),
+            "name": options.name,
+            "lang": options.lang,
+            "ver": options.version,
+            "rtt": asking.rtt_ns,
+            "server": self.server_name,
+            "kind": "Client",
+            "client_type": asking.kind,
+        }
+        return {name: value for name, value in fields.items() if value}
+
+
+class _Door:
+    """Where one account's members ask, with the domain's name in the subject or without."""
+
+    def __init__(self, service: JetStreamService, account: Any) -> None:
+        self._service = service
+        self._account = account
+        declined = () if account.is_system else _DECLINED
+        subjects = {f"{API_PREFIX}>": Service(self._asked, declined)}
+        self._mapped_prefix = f"$JS.{service.domain}.API."
+        if service.domain:
+            subjects[f"{self._mapped_prefix}>"] = Service(self._asked_by_domain)
+        self._subscriptions = [
+            Subscription(receiver, subject.encode(), b"%d" % place)
+            for place, (subject, receiver) in enumerate(subjects.items(), start=1)
+        ]
+        for subscription in self._subscriptions:
+            account.sublist.insert(subscription)
+
+    def close(self) -> None:
+        """Let nobody ask any more."""
+        for subscription in self._subscriptions:
+            self._account.sublist.remove(subscription)
+
+    def _asked(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+        text = subject.decode("utf-8", "replace")
+        self._service.asked(self._account, text, reply, headers, body)
+
+    def _asked_by_domain(
+        self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes
+    ) -> None:
+        rest = subject[len(self._mapped_prefix) :]
+        text = rest.decode("utf-8", "replace")
+        if text.startswith(_MAPPED_SPACES):
+            self._forward(rest, reply, headers, body)
+        elif not (text == "INFO" or text.startswith(_MAPPED)):
+            self._nobody(subject, reply)
+        elif (API_PREFIX.encode() + rest).startswith(_DECLINED):
+            self._forward(API_PREFIX.encode() + rest, reply, headers, body)
+        else:
+            self._service.asked(self._account, API_PREFIX + text, reply, headers, body)
+
+    def _forward(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+        if not self._service.hub.publish(self._account.sublist, subject, reply, headers, body):
+            self._nobody(subject, reply)
+
+    def _nobody(self, subject: bytes, reply: bytes | None) -> None:
+        asking = self._service.hub.publisher
+        if reply is not None and asking is not None and asking.no_responders:
+            status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+            self._service.publish(self._account.sublist, reply, status, b"")
+
+
+def _limits(options: AccountJetStreamOptions) -> AccountLimits:
+    return AccountLimits(
+        {
+            "": TierLimits(
+                max_memory=options.max_memory,
+                max_storage=options.max_file,
+                max_streams=options.max_streams,
+                max_consumers=options.max_consumers,
+                max_ack_pending=options.max_ack_pending,
+                memory_max_stream_bytes=options.memory_max_stream_bytes,
+                storage_max_stream_bytes=options.file_max_stream_bytes,
+                max_bytes_required=options.max_bytes_required,
+            )
+        }
+    )

@@ -46,6 +46,7 @@ from penstock.store.interface import (
     SubjectState,
 )
 from penstock.store.migration import migrate_json_lines
+from penstock.store.outtake import Outtake
 from penstock.store.recovery import recover
 from penstock.store.repair import RepairReport, repair_blocks
 from penstock.store.snapshot import snapshot_chunks
@@ -125,6 +126,11 @@ class FileStore:
         return self._engine.config
 
     @property
+    def last_seq(self) -> int:
+        """The highest sequence that was given to a message."""
+        return self._engine.ledger.last_seq
+
+    @property
     def durable_seq(self) -> int:
         """Everything up to here is on stable storage."""
         return self._engine.durable_seq
@@ -169,6 +175,10 @@ class FileStore:
         """Give the quick way in for plain messages; good until `reset` or `restore`."""
         return Intake(self._engine)
 
+    def outtake(self) -> Outtake:
+        """Give the quick way out for message after message; good until `reset` or `restore`."""
+        return Outtake(self._engine)
+
     def store_raw(
         self,
         subject: bytes,
@@ -178,14 +188,21 @@ class FileStore:
         seq: int,
         timestamp_ns: int,
         expires_ns: int = 0,
+        keep: int = 0,
+        is_refusable: bool = False,
     ) -> None:
-        """Keep a message under a given sequence, above the last, and time."""
+        """Keep a message under a given sequence, above the last, and time.
+
+        `keep` as in `store`. Without `is_refusable` no limit refuses it: the oldest give way.
+        """
         engine = self._engine
         with engine.lock:
             engine.check_writable()
             if seq <= engine.ledger.last_seq:
                 raise SequenceOutOfOrder(seq, engine.ledger.last_seq)
             retention.check_sequence(seq)
+            if is_refusable:
+                retention.refuse(engine, subject, headers, payload, keep=keep)
             engine.times.note(seq)
             engine.append(
                 subject,
@@ -195,7 +212,7 @@ class FileStore:
                 timestamp_ns=timestamp_ns,
                 expires_ns=expires_ns,
             )
-            retention.enforce_subject(engine)
+            retention.enforce_subject(engine, keep)
             retention.enforce_totals(engine)
         engine.changed()
 
@@ -220,15 +237,9 @@ class FileStore:
             if sealed == (Compression.NONE, Cipher.NONE) and not (expires_ns or keep):
                 engine.append_many(batch, now_ns)
             else:
-                for place, (subject, headers, payload) in enumerate(batch):
-                    engine.append(
-                        subject,
-                        headers,
-                        payload,
-                        seq=first + place,
-                        timestamp_ns=now_ns,
-                        expires_ns=expires_ns[place] if expires_ns else 0,
-                    )
+                for place, message in enumerate(batch):
+                    seq, expiry_ns = first + place, expires_ns[place] if expires_ns else 0
+                    engine.append(*message, seq=seq, timestamp_ns=now_ns, expires_ns=expiry_ns)
                     retention.enforce_subject(engine, keep[place] if keep else 0)
             retention.enforce_totals(engine)
             last = engine.ledger.last_seq

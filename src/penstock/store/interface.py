@@ -173,8 +173,13 @@ class StreamStore(Protocol):
         seq: int,
         timestamp_ns: int,
         expires_ns: int = 0,
+        keep: int = 0,
+        is_refusable: bool = False,
     ) -> None:
-        """Keep a message under a given sequence, above the last, and time."""
+        """Keep a message under a given sequence, above the last, and time.
+
+        `keep` as in `store`. Without `is_refusable` no limit refuses it: the oldest give way.
+        """
         ...
 
     def store_batch(

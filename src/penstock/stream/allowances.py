@@ -66,6 +66,10 @@ class ServerLimits:
     storage_bytes_reserved: int = 0
     duplicate_window_ns_max: int = 0
     """The longest window of duplicates; 0: no limit."""
+    ack_pending_max: int = 0
+    """Unacknowledged messages of a consumer; 0: no limit."""
+    request_batch_max: int = 0
+    """Messages of one pull request; 0: no limit."""
     is_clustered: bool = False
 
     def bytes_left(self, storage: StorageType) -> int:

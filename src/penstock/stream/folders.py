@@ -1,12 +1,13 @@
 """A stream's folder: its configuration as a document, and where its messages are.
 
-    stream.json    the configuration and when the stream was made
-    msgs/          the store
-    consumers/     their configurations and states
+    stream.json       the configuration and when the stream was made
+    stream.removed    the same of a stream whose removal has begun
+    msgs/             the store
+    consumers/        their configurations and states
 
 What always holds: the document is replaced as a whole and is on stable storage before anybody is
 told of it. One that cannot be read is never overwritten or removed: the stream stays offline, with
-the reason.
+the reason. A removal that has begun is finished, now or when the server starts again.
 
 Called by the account, on the event loop's thread or while a server starts.
 """
@@ -26,9 +27,10 @@ from penstock.documents.times import Instant
 from penstock.errors import InvalidDocument, StreamOffline
 from penstock.store.vfs import FileSystem, remove_tree, write_atomically
 from penstock.stream.config import StreamConfig
-from penstock.stream.versioning import is_supported
+from penstock.stream.versioning import API_LEVEL, REQUIRED_LEVEL_KEY, is_supported
 
 DOCUMENT_NAME = "stream.json"
+REMOVED_NAME = "stream.removed"
 MESSAGES_NAME = "msgs"
 DOCUMENT_VERSION = 1
 DOCUMENT_BYTES_MAX = 16 * 1024 * 1024
@@ -66,21 +68,66 @@ class StreamFolder:
     def read(self) -> StreamDocument:
         """Give what was kept; raises StreamOffline where it cannot be served, and OSError."""
         path = os.path.join(self.path, DOCUMENT_NAME)
+        document = self._decoded(path, self._read_bytes(path))
+        if document.version != DOCUMENT_VERSION:
+            raise StreamOffline(path, f"unsupported - document version {document.version}")
+        if not is_supported(document.config.metadata):
+            level = document.config.metadata[REQUIRED_LEVEL_KEY]
+            needed = f"required API level: {level}, current API level: {API_LEVEL}"
+            raise StreamOffline(path, f"unsupported - {needed}")
+        if document.config.name != os.path.basename(self.path):
+            raise StreamOffline(path, f"the name in it is {document.config.name!r}")
+        return document
+
+    def _read_bytes(self, path: str) -> bytes:
+        if not self.files.exists(path):
+            raise StreamOffline(path, f"there is no {DOCUMENT_NAME}")
         file = self.files.open(path, "read")
         try:
-            data = file.read_at(0, min(file.size(), DOCUMENT_BYTES_MAX))
+            return file.read_at(0, min(file.size(), DOCUMENT_BYTES_MAX))
         finally:
             file.close()
+
+    def _decoded(self, path: str, data: bytes) -> StreamDocument:
         try:
-            document = decode(StreamDocument, data, strict=False)
+            return decode(StreamDocument, data)
         except InvalidDocument as error:
-            raise StreamOffline(path, f"not a stream's document: {error.reason}") from error
-        if document.version != DOCUMENT_VERSION:
-            raise StreamOffline(path, f"version {document.version} is not known")
-        if not is_supported(document.config.metadata):
-            raise StreamOffline(path, "it needs a newer server")
-        return document
+            unknown = error.reason
+        try:
+            lenient = decode(StreamDocument, data, strict=False)
+        except InvalidDocument as error:
+            raise StreamOffline(path, f"decoding error: {error.reason}") from error
+        if not is_supported(lenient.config.metadata):
+            reason = unknown.removeprefix("json: ")
+            raise StreamOffline(path, f"unsupported - config error: {reason}")
+        raise StreamOffline(path, f"decoding error: {unknown}")
+
+    def begin_removal(self) -> None:
+        """Make sure that the stream is gone even if the server ends before it is removed."""
+        document = os.path.join(self.path, DOCUMENT_NAME)
+        if self.files.exists(document):
+            self.files.rename(document, os.path.join(self.path, REMOVED_NAME))
+            self.files.sync_dir(self.path)
+
+    def finish_removal(self) -> bool:
+        """Remove what is left of a stream whose removal had begun; tell whether it was so."""
+        document, removed = (
+            self.files.exists(os.path.join(self.path, name))
+            for name in (DOCUMENT_NAME, REMOVED_NAME)
+        )
+        if removed and not document:
+            self.remove()
+        return removed and not document
 
     def remove(self) -> None:
         """Remove the stream and all that it has."""
-        remove_tree(self.files, self.path)
+        if not self.files.is_dir(self.path):
+            return
+        # What says that it is removed goes last.
+        for name in sorted(self.files.list_names(self.path), key=REMOVED_NAME.__eq__):
+            inner = os.path.join(self.path, name)
+            if self.files.is_dir(inner):
+                remove_tree(self.files, inner)
+            else:
+                self.files.unlink(inner)
+        self.files.remove_dir(self.path)

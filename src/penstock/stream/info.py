@@ -52,6 +52,7 @@ class StreamSourceInfo(msgspec.Struct, frozen=True):
     name: str = ""
     external: Annotated[ExternalStream | None, OMIT_EMPTY] = None
     lag: Uint64 = 0
+    seq: Annotated[Uint64, OMIT_EMPTY] = 0
     active: DurationNs = -1
     error: Annotated[OriginFault | None, OMIT_EMPTY] = None
     filter_subject: Annotated[str, OMIT_EMPTY] = ""

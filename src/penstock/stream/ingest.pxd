@@ -5,6 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from penstock.routing.link cimport Hub
 from penstock.routing.sublist cimport Frame, Receiver, Sublist, Subscription
 from penstock.store.intake cimport Intake
+from penstock.stream.message_ids cimport MessageIds
 
 
 cdef class AckQueue:
@@ -16,10 +17,7 @@ cdef class AckQueue:
     cdef readonly size_t count
 
     cdef uint8_t* reserve(self, size_t more) except NULL
-    cdef int put(
-        self, uint64_t seq, const uint8_t* reply, size_t reply_size, const uint8_t* body,
-        size_t body_size,
-    ) except -1
+    cdef int put(self, uint64_t seq, bytes reply, bytes headers, bytes body) except -1
 
 
 cdef class Ingest(Receiver):
@@ -28,14 +26,22 @@ cdef class Ingest(Receiver):
     cdef Intake intake
     cdef object stream
     cdef bytes ack_start
-    cdef bytes ack_end
+    cdef MessageIds message_ids
     cdef AckQueue waiting
     cdef bint is_batch_open
+    # The message at hand was there already, and its publisher has been told.
+    cdef bint is_answered
     cdef readonly uint64_t durable_seq
     # Every message is looked at by the Python half.
     cdef public bint careful
     # Nobody is answered.
     cdef public bint silent
 
+    cpdef hold(self, uint64_t seq, bytes reply, bytes body, bytes headers=*)
+    cpdef bytes duplicate_ack(self, uint64_t seq)
+    cdef uint64_t _put(self, const Frame* frame) except? 0xFFFFFFFFFFFFFFFF
+    cdef uint64_t _put_once(
+        self, const Frame* frame, bytes message_id
+    ) except? 0xFFFFFFFFFFFFFFFF
     cdef int _hold_plain(self, uint64_t seq, const Frame* frame) except -1
     cdef int _open_batch(self) except -1

@@ -3,6 +3,7 @@ from typing import Protocol
 from penstock.routing.link import Hub
 from penstock.routing.sublist import Receiver, Sublist
 from penstock.store.intake import Intake
+from penstock.stream.message_ids import MessageIds
 
 class Careful(Protocol):
     """The Python half of a stream's publish path."""
@@ -23,15 +24,22 @@ class Ingest(Receiver):
     def waiting_count(self) -> int:
         """How many acknowledgements wait."""
     def __init__(
-        self, hub: Hub, sublist: Sublist, stream: Careful, ack_start: bytes, ack_end: bytes
+        self,
+        hub: Hub,
+        sublist: Sublist,
+        stream: Careful,
+        ack_start: bytes,
+        message_ids: MessageIds,
     ) -> None: ...
     def attach(self, intake: Intake, durable_seq: int) -> None:
         """Put messages into this store from now on, which is durable up to a sequence."""
     def finish_batch(self) -> None:
         """Have what was taken so far made durable, before the end of the buffer."""
-    def hold(self, seq: int, reply: bytes, body: bytes) -> None:
+    def hold(self, seq: int, reply: bytes, body: bytes, headers: bytes = b"") -> None:
         """Answer `reply` with `body` when a sequence is durable, behind all that waits."""
-    def plain_ack(self, seq: int) -> bytes:
-        """Give the acknowledgement of a message of which there is nothing more to say."""
+    def ack(self, seq: int, more: bytes = b"") -> bytes:
+        """Give the acknowledgement of a message, with what there is more to say of it."""
+    def duplicate_ack(self, seq: int) -> bytes:
+        """Give the answer for a message that is there already."""
     def release(self, durable_seq: int) -> None:
         """Send the acknowledgements of what is durable."""

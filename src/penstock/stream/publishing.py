@@ -1,16 +1,53 @@
-"""What becomes of a published message that wants a closer look: headers, limits that refuse.
+"""What becomes of a published message that wants a closer look: the rules, in their order.
 
-Called by the stream, on the event loop's thread.
+First the subject is transformed; then the stream's rules judge the message, each in a module of its
+own; then it is stored, and what follows from that is done: its id is remembered, what it stands for
+is removed, it is published again, its publisher is answered. The order of the checks is the
+reference server's, for a message that breaks two rules is refused for the first.
+
+What always holds: no answer overtakes that of an earlier message, refusals included; nobody is
+told of a message before it is durable.
+
+One thread: the event loop's. The stream calls it.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock import error_codes
 from penstock.documents.encoding import to_json
-from penstock.errors import ApiError, LimitReached, StoreError
-from penstock.stream.config import DiscardPolicy
+from penstock.errors import ApiError, LimitReached, StoreClosed, StoreError
+from penstock.limits import GO_RECORD_BYTES_MAX, MESSAGE_HEADERS_BYTES_MAX
+from penstock.stream import (
+    counters,
+    deduplication,
+    expectations,
+    lifetimes,
+    republishing,
+    rollups,
+    schedules,
+)
+from penstock.stream.batches import AtomicBatches
+from penstock.stream.config import RetentionPolicy, StorageType
+from penstock.stream.fast_batches import FAST_BATCH_END, FastBatches
+from penstock.stream.headers import value_of, without, without_status
+from penstock.stream.message_ids import MessageIds
+from penstock.stream.messages import (
+    BATCH_ID,
+    MESSAGE_ID,
+    REQUEST_INFO,
+    ROLLUP_ALL,
+    ROLLUP_SUBJECT,
+    STREAM_SOURCE,
+    Message,
+    record_size,
+    Place,
+)
+from penstock.stream.schedules import Schedules
+from penstock.subjects import SubjectFilter
 
 if TYPE_CHECKING:
     from penstock.stream.stream import Stream
@@ -20,35 +57,333 @@ class Publishing:
     """The careful way into one stream; see the module."""
 
     def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+        self.stream = stream
+        self.message_ids = MessageIds()
+        self.schedules = Schedules()
+        self.atomic_batches = AtomicBatches(self)
+        self.fast_batches = FastBatches(self)
+        self.has_interest: Callable[[bytes], bool] = lambda _: False
+        """Tells whether a consumer wants a subject; asked where only that keeps a message."""
+
         self.is_careful = False
+        self._timer: asyncio.TimerHandle | None = None
         self.configure()
 
     def configure(self) -> None:
         """Take over the stream's configuration."""
-        config = self._stream.config
-        self.is_careful = config.sealed or config.discard is DiscardPolicy.NEW
+        config = self.stream.config
+        self.message_ids.window_ns = config.duplicate_window
+        self._transform = republishing.transform_of(config.subject_transform)
+        self._republish = republishing.transform_of(config.republish)
+        self.is_careful = (
+            config.sealed
+            or config.allow_msg_counter
+            or config.allow_msg_schedules
+            or config.retention is RetentionPolicy.INTEREST
+            or self._transform is not None
+            or self._republish is not None
+        )
+
+    def start(self) -> None:
+        """Find in the stream what must be known of it."""
+        stream = self.stream
+        self.atomic_batches.undo_torn()
+        if not stream.store.state().last_seq:
+            self.message_ids.is_ready = True
+        if stream.config.allow_msg_schedules:
+            self.schedules.recover(stream.store, stream.host.clock.now_ns())
+            self.plan()
+
+    def stop(self) -> None:
+        """Give up what is not finished."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.atomic_batches.clear()
+        self.fast_batches.clear()
+
+    # Messages
 
     def take(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
         """Store a message or refuse it, and answer its publisher."""
-        stream = self._stream
+        message = Message(subject, without_status(headers), body)
+        if reply is not None and reply.endswith(FAST_BATCH_END):
+            self.fast_batches.take(message, reply)
+        elif batch_id := value_of(message.headers, BATCH_ID):
+            self.atomic_batches.take(batch_id, message, reply)
+        else:
+            self.publish(message, reply)
+
+    def publish(self, message: Message, reply: bytes | None) -> None:
+        """Store a single message or refuse it, and answer its publisher."""
+        self.transform(message)
         try:
-            seq, _ = stream.store.store(subject, headers, body)
-        except LimitReached as error:
-            self.refuse(reply, ApiError(error_codes.STREAM_STORE_FAILED, err=str(error)))
+            known_seq = self.judge(message)
+            if known_seq:
+                self.answer(reply, known_seq, self.stream.ingest.duplicate_ack(known_seq))
+                return
+            if not self.is_wanted(message):
+                seq = self.skip(message)
+            else:
+                seq = self.store([message])
+        except ApiError as error:
+            self.refuse(reply, error)
             return
+        more = counters.ack_value(message) if self.stream.config.allow_msg_counter else b""
+        self.answer(reply, seq, self.stream.ingest.ack(seq, more))
+        self.stream.on_stored()
+
+    def transform(self, message: Message) -> None:
+        """Give a message the subject under which it is stored."""
+        subject = republishing.renamed(self._transform, message.subject)
+        if subject is not None:
+            message.subject = subject
+
+    def judge(self, message: Message) -> int:
+        """Refuse a message that breaks a rule; give the sequence of one that is there already."""
+        config, store = self.stream.config, self.stream.store
+        self.check_record(message)
+        if config.sealed:
+            raise ApiError(error_codes.STREAM_SEALED)
+        message.headers = without(message.headers, REQUEST_INFO)
+        last_seq = store.last_seq
+        if message.headers:
+            counters.check(message, config)
+            expectations.check_stream(message, config)
+            lifetimes.check_allowed(message, config)
+            expectations.check_subject_seq(message, store)
+            expectations.check_last_seq(message, last_seq)
+            if not message.is_sourced:
+                now_ns = self.stream.host.clock.now_ns()
+                schedules.check(message, config, now_ns, self._may_be_schedule)
+                if message.value(STREAM_SOURCE):
+                    raise ApiError(error_codes.MESSAGE_SOURCE_HDR_NOT_ALLOWED)
+            known_seq = self.known_seq(message)
+            if known_seq:
+                return known_seq
+            expectations.check_last_id(message, self.known_ids(), last_seq)
+            rollups.check(message, config)
+        counters.check_present(message, config)
+        if message.increment is not None and config.allow_msg_counter:
+            counters.apply(message, counters.total_of(store, message.subject))
+        self.check_size(message)
+        return 0
+
+    def _may_be_schedule(self, subject: bytes) -> bool:
+        return schedules.may_be_schedule(self.stream.store, subject)
+
+    def check_record(self, message: Message) -> None:
+        """Refuse what is larger than a record may be."""
+        storage = self.stream.config.storage
+        if storage is StorageType.FILE and record_size(message, storage) > GO_RECORD_BYTES_MAX:
+            raise ApiError(error_codes.STREAM_STORE_FAILED, err="message too large")
+
+    def check_size(self, message: Message) -> None:
+        """Refuse what is larger than the stream or anybody allows."""
+        size = len(message.headers) + len(message.body)
+        if 0 <= self.stream.config.max_msg_size < size:
+            raise ApiError(error_codes.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        if len(message.headers) > MESSAGE_HEADERS_BYTES_MAX:
+            raise ApiError(error_codes.STREAM_HEADER_EXCEEDS_MAXIMUM)
+
+    def known_ids(self) -> MessageIds:
+        """Give the message ids; those from before a restart are looked for when first needed."""
+        if not self.message_ids.is_ready:
+            now_ns = self.stream.host.clock.now_ns()
+            deduplication.recover(self.message_ids, self.stream.store, now_ns)
+        return self.message_ids
+
+    def known_seq(self, message: Message) -> int:
+        """Note a message's id; give the sequence of one with the same id, or 0."""
+        message.message_id = message.value(MESSAGE_ID)
+        # A mirror has what its origin has, and judges nothing.
+        if not message.message_id or self.stream.config.mirror is not None:
+            return 0
+        now_ns = self.stream.host.clock.now_ns()
+        return self.known_ids().find(message.message_id, now_ns)
+
+    # Storing
+
+    def is_wanted(self, message: Message) -> bool:
+        """Tell whether a message is kept at all."""
+        if self.stream.config.retention is not RetentionPolicy.INTEREST:
+            return True
+        return self.has_interest(message.subject)
+
+    def skip(self, message: Message) -> int:
+        """Pass over a message that nobody wants; give the sequence that it would have had."""
+        seq = self.stream.store.skip()
+        now_ns = self.stream.host.clock.now_ns()
+        if message.message_id:
+            self.message_ids.remember(message.message_id, seq, now_ns)
+        if message.rollup == ROLLUP_SUBJECT and rollups.is_allowed(self.stream.config):
+            self.stream.store.purge(SubjectFilter([message.subject]), durable=False)
+        self._roll_up(message, seq)
+        return seq
+
+    def store(self, messages: Sequence[Message], *, place: Place | None = None) -> int:
+        """Store messages that were judged, all of them or none; give the last sequence.
+
+        A single one may have its `place` already.
+        """
+        config, store = self.stream.config, self.stream.store
+        for message in messages:
+            lifetimes.settle(message, config)
+        now_ns = self.stream.host.clock.now_ns() if place is None else place.time_ns
+        expiries = [lifetimes.expires_ns(message, config, now_ns) for message in messages]
+        rolls_up = rollups.is_allowed(config)
+        keeps = [int(rolls_up and each.rollup == ROLLUP_SUBJECT) for each in messages]
+        copies = [self._copied_from(message) for message in messages]
+        try:
+            if place is not None:
+                (one,) = messages
+                last_seq, time_ns = place.seq, place.time_ns
+                store.store_raw(
+                    one.subject,
+                    one.headers,
+                    one.body,
+                    seq=last_seq,
+                    timestamp_ns=time_ns,
+                    expires_ns=expiries[0],
+                    keep=keeps[0],
+                    is_refusable=True,
+                )
+            elif len(messages) == 1:
+                (one,) = messages
+                last_seq, time_ns = store.store(
+                    one.subject, one.headers, one.body, expires_ns=expiries[0], keep=keeps[0]
+                )
+            else:
+                _, last_seq = store.store_batch(
+                    [(each.subject, each.headers, each.body) for each in messages],
+                    expires_ns=expiries if any(expiries) else (),
+                    keep=keeps if any(keeps) else (),
+                )
+                time_ns = now_ns
         except StoreError as error:
-            stream.host.log("ERR", f"JetStream stream {stream.name!r}: {error}")
-            self.refuse(reply, ApiError(error_codes.INSUFFICIENT_RESOURCES))
+            raise self._refusal(error) from error
+        first_seq = last_seq - len(messages) + 1
+        for seq, message, previous in zip(
+            range(first_seq, last_seq + 1), messages, copies, strict=True
+        ):
+            self._follow_up(message, seq, time_ns, previous)
+        return last_seq
+
+    def _refusal(self, error: StoreError) -> ApiError:
+        if isinstance(error, LimitReached):
+            return ApiError(error_codes.STREAM_STORE_FAILED, err=f"{error.limit} exceeded")
+        if isinstance(error, StoreClosed):
+            return ApiError(error_codes.STREAM_STORE_FAILED, err="store is closed")
+        self.stream.host.log("ERR", f"JetStream stream {self.stream.name!r}: {error}")
+        return ApiError(error_codes.INSUFFICIENT_RESOURCES)
+
+    def _copied_from(self, message: Message) -> tuple[bytes, int] | None:
+        """Give where a message goes again, and the sequence before it of its subject."""
+        target = republishing.destination(self._republish, message.subject)
+        if target is None:
+            return None
+        return target, expectations.last_seq_of(self.stream.store, message.subject)
+
+    def _follow_up(
+        self, message: Message, seq: int, time_ns: int, copied: tuple[bytes, int] | None
+    ) -> None:
+        stream = self.stream
+        if message.message_id:
+            self.message_ids.remember(message.message_id, seq, time_ns)
+        self._roll_up(message, seq)
+        if copied is not None and stream.config.republish is not None:
+            target, last_seq = copied
+            headers, body = republishing.copy_of(
+                message,
+                stream.name,
+                seq=seq,
+                time_ns=time_ns,
+                last_seq=last_seq,
+                is_empty=stream.config.republish.headers_only,
+            )
+            stream.ingest.hold(seq, target, body, headers)
+        if stream.config.allow_msg_schedules:
+            now_ns = stream.host.clock.now_ns()
+            self.schedules.note(
+                message.subject, message.headers, seq, after_ns=time_ns, now_ns=now_ns
+            )
+            self.plan()
+
+    def _roll_up(self, message: Message, seq: int) -> None:
+        """Remove what a message stands for; its own subject's is gone when it is stored."""
+        store = self.stream.store
+        if not rollups.is_allowed(self.stream.config):
             return
-        if reply is not None and not stream.config.no_ack:
-            stream.ingest.hold(seq, reply, stream.ingest.plain_ack(seq))
-        stream.on_stored()
+        if message.rollup == ROLLUP_ALL:
+            store.purge(seq=seq, durable=False)
+        ended = schedules.purged_by(message)
+        if ended:
+            store.purge(SubjectFilter([ended]), durable=False)
+
+    # Answers
+
+    def answer(self, reply: bytes | None, seq: int, body: bytes) -> None:
+        """Answer a publisher when a sequence is durable; 0 for as soon as all before it is."""
+        if reply is not None and not self.stream.config.no_ack:
+            self.stream.ingest.hold(seq, reply, body)
 
     def refuse(self, reply: bytes | None, error: ApiError) -> None:
         """Tell a publisher why its message was not stored."""
-        stream = self._stream
-        if reply is None or stream.config.no_ack:
+        answer = {"error": error.document(), "stream": self.stream.name, "seq": 0}
+        self.answer(reply, 0, to_json(answer))
+
+    def advise_abandoned(self, batch_id: bytes, reason: str) -> None:
+        """Tell whoever listens that a batch came to nothing."""
+        stream = self.stream
+        fields = {"stream": stream.name}
+        if stream.host.domain:
+            fields["domain"] = stream.host.domain
+        fields |= {"batch": batch_id.decode("utf-8", "replace"), "reason": reason}
+        subject = f"ADVISORY.STREAM.BATCH_ABANDONED.{stream.name}"
+        stream.host.advise(stream.sublist, subject, "stream_batch_abandoned", fields)
+
+    # Time
+
+    def on_stored(self) -> None:
+        """Messages came in by the compiled path: their ids will be too old one day."""
+        if self._timer is None and len(self.message_ids):
+            self.plan()
+
+    def plan(self) -> None:
+        """See to it that the timer runs when something is due."""
+        delays_s = [self.atomic_batches.due_in_s(), self.fast_batches.due_in_s()]
+        if len(self.message_ids):
+            delays_s.append(max(self.stream.config.duplicate_window / 1e9, 0.05))
+        due_ns = self.schedules.next_due_ns()
+        if due_ns is not None:
+            # A timer a day at the most: the wall clock may be set meanwhile.
+            away_s = (due_ns - self.stream.host.clock.now_ns()) / 1e9
+            delays_s.append(min(max(away_s, 0.0), 86_400.0))
+        delay_s = min((each for each in delays_s if each is not None), default=None)
+        if delay_s is None or self.stream.is_stopped:
             return
-        answer = {"error": error.document(), "stream": stream.name, "seq": 0}
-        stream.host.hub.publish(stream.sublist, reply, None, b"", to_json(answer))
+        loop = self.stream.host.loop
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + delay_s:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        stream = self.stream
+        now_ns = stream.host.clock.now_ns()
+        self.message_ids.prune(now_ns)
+        self.atomic_batches.abandon_idle()
+        self.fast_batches.abandon_idle()
+        for message in self.schedules.take_due(stream.store, now_ns):
+            self.publish(message, None)
+        self.plan()
+        stream.host.hub.flush()
+
+    def expire(self) -> bool:
+        """Put markers where the last messages of subjects expire; tell whether there is more."""
+        subjects, is_more = lifetimes.take_expired(self.stream.store)
+        for subject in subjects:
+            self.publish(lifetimes.marker_for(subject, self.stream.config), None)
+        return is_more

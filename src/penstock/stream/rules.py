@@ -1,6 +1,6 @@
-"""What the rules of this package share: how they refuse, and what is a name or a subject.
+"""What rules share: how they refuse, and what is a name or a subject.
 
-Pure. Only the rules of this package call it.
+Pure. Only the rules of streams and consumers call it.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.clock import Clock
+from penstock.errors import WrongKey
 from penstock.format.damage import Damage
 from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.store.filestore import FileStore
@@ -36,6 +37,8 @@ class StoragePolicy:
 
     cipher: Cipher = Cipher.NONE
     key: StoreKey | None = None
+    previous_key: StoreKey | None = None
+    """What streams may still be encrypted with; such a stream stays with it."""
 
 
 def store_config(config: StreamConfig, policy: StoragePolicy) -> StoreConfig:
@@ -53,6 +56,7 @@ def store_config(config: StreamConfig, policy: StoragePolicy) -> StoreConfig:
         max_msg_bytes=max(config.max_msg_size, 0),
         discard=Discard.NEW if config.discard is DiscardPolicy.NEW else Discard.OLD,
         discard_new_per_subject=config.discard_new_per_subject,
+        hands_over_expired=config.subject_delete_marker_ttl > 0,
         sync_interval_ns=interval_ns if is_file else 0,
         compression=(
             Compression.SNAPPY
@@ -77,12 +81,21 @@ def open_store(
     settings = store_config(config, policy)
     if config.storage is StorageType.MEMORY:
         return MemoryStore.create(settings, clock=clock, on_durable=on_durable)
-    return FileStore.open(
-        path,
-        settings,
-        files=files,
-        clock=clock,
-        key=policy.key,
-        on_durable=on_durable,
-        on_damage=on_damage,
-    )
+
+    def opened(key: StoreKey | None) -> FileStore:
+        return FileStore.open(
+            path,
+            settings,
+            files=files,
+            clock=clock,
+            key=key,
+            on_durable=on_durable,
+            on_damage=on_damage,
+        )
+
+    try:
+        return opened(policy.key)
+    except WrongKey:
+        if policy.previous_key is None:
+            raise
+        return opened(policy.previous_key)

@@ -14,10 +14,11 @@ One thread: the event loop's. The store commits on a thread of its own and tells
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from penstock.clock import Clock
+from penstock.documents.encoding import to_json
 from penstock.documents.times import Instant
 from penstock.errors import StoreError
 from penstock.format.damage import Damage
@@ -25,11 +26,13 @@ from penstock.routing.link import Hub
 from penstock.routing.sublist import Sublist, Subscription
 from penstock.store.filestore import FileStore
 from penstock.store.vfs import FileSystem
-from penstock.stream.config import StreamConfig
+from penstock.stream.batch_room import BatchRoom
+from penstock.stream.config import StorageType, StreamConfig
 from penstock.stream.folders import StreamFolder
 from penstock.stream.ingest import Ingest
 from penstock.stream.publishing import Publishing
 from penstock.stream.storage import StoragePolicy, open_store, store_config
+from penstock.subjects import SubjectFilter
 
 
 class StreamHost(Protocol):
@@ -40,6 +43,7 @@ class StreamHost(Protocol):
     files: FileSystem
     domain: str
     policy: StoragePolicy
+    batch_room: BatchRoom
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -48,6 +52,12 @@ class StreamHost(Protocol):
 
     def log(self, level: str, text: str) -> None:
         """Write to the log."""
+        ...
+
+    def advise(
+        self, sublist: Sublist, subject: str, kind: str, fields: Mapping[str, Any]
+    ) -> None:
+        """Tell whoever listens on `$JS.EVENT.<subject>`; `kind` is the type behind its prefix."""
         ...
 
 
@@ -73,14 +83,17 @@ class Stream:
         self.on_message: list[Callable[[], None]] = []
         """Called when something was stored: whoever delivers from the stream."""
 
+        self.on_durable: list[Callable[[], None]] = []
+        """Called when something has become durable, behind the acknowledgements of it."""
+
         self._durable_seq = 0
         self._is_release_due = False
         self._expiry: asyncio.TimerHandle | None = None
         self._expiry_ns = 0
         self._subscriptions: list[Subscription] = []
-        ends = b',"domain":"%b"}' % host.domain.encode() if host.domain else b"}"
-        start = b'{"stream":"%b","seq":' % config.name.encode()
-        self.ingest = Ingest(host.hub, sublist, self, start, ends)
+        domain = b'"domain":%b,' % to_json(host.domain) if host.domain else b""
+        start = b'{"stream":%b,%b"seq":' % (to_json(config.name), domain)
+        self.ingest = Ingest(host.hub, sublist, self, start, self.publishing.message_ids)
         self.store = self._open()
         self._attach()
 
@@ -105,10 +118,16 @@ class Stream:
         """The stream's name."""
         return self.config.name
 
+    @property
+    def consumer_count(self) -> int:
+        """How many consumers it has."""
+        return 0
+
     # Coming and going
 
     def start(self) -> None:
         """Take messages from now on."""
+        self.publishing.start()
         self._subscribe()
         self._plan_expiry()
 
@@ -135,19 +154,24 @@ class Stream:
     def delete(self) -> None:
         """Remove the stream and everything in it."""
         self._leave()
+        if self.config.storage is StorageType.FILE:
+            # From here on a restart would go on with the removal.
+            self.folder.begin_removal()
         self.store.delete()
         self.folder.remove()
 
     def _leave(self) -> None:
         self.is_stopped = True
         self._unsubscribe()
+        self.publishing.stop()
         self.ingest.finish_batch()
         if self._expiry is not None:
             self._expiry.cancel()
 
     def update(self, config: StreamConfig) -> None:
         """Go over to another configuration, which was checked."""
-        self.folder.write(config, self.created)
+        if config.storage is StorageType.FILE:
+            self.folder.write(config, self.created)
         subjects_differ = config.subjects != self.config.subjects
         self.config = config
         self.store.update_config(store_config(config, self.host.policy))
@@ -168,8 +192,19 @@ class Stream:
         """Messages came in; the compiled half calls this at the end of a buffer."""
         if self._expiry is None:
             self._plan_expiry()
+        self.publishing.on_stored()
         for each in self.on_message:
             each()
+
+    def purge(self, subjects: SubjectFilter | None, *, seq: int = 0, keep: int = 0) -> int:
+        """Remove the wanted messages below `seq` (0: all) but the newest `keep`; give how many."""
+        self.ingest.finish_batch()
+        return self.store.purge(subjects, seq=seq, keep=keep)
+
+    def remove_message(self, seq: int, *, erase: bool) -> bool:
+        """Remove a message, and overwrite its bytes if so asked; False where there is none."""
+        self.ingest.finish_batch()
+        return self.store.erase(seq) if erase else self.store.remove(seq)
 
     def _committed(self, durable_seq: int) -> None:
         # In the committer's thread, or in the loop's where the store is memory.
@@ -181,6 +216,8 @@ class Stream:
     def _release(self) -> None:
         self._is_release_due = False
         self.ingest.release(self._durable_seq)
+        for each in tuple(self.on_durable):
+            each()
         self.host.hub.flush()
 
     def _damaged(self, damage: Damage) -> None:
@@ -203,7 +240,11 @@ class Stream:
     def _expire(self) -> None:
         self._expiry = None
         try:
-            self.store.expire()
+            if self.config.subject_delete_marker_ttl > 0:
+                self.publishing.expire()
+                self.host.hub.flush()
+            else:
+                self.store.expire()
         except StoreError as error:
             self.host.log("ERR", f"JetStream stream {self.name!r}: {error}")
             return

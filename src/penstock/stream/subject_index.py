@@ -4,7 +4,7 @@ Subjects without wildcards collide with their like only, and patterns with the s
 one that begins with a wildcard. What is left are pairs, and their number is bounded: it grows with
 the square of what a client sends.
 
-Pure; one thread. Only the rules of this package call it.
+Pure; one thread. Only the rules of streams and consumers call it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """API levels: what a configuration needs of a server, kept in its metadata.
 
-`_nats.req.level` is kept with a stream. `_nats.ver` and `_nats.level` tell of the server that
+`_nats.req.level` is kept with a stream or consumer. `_nats.ver` and `_nats.level` tell of the server that
 answers: they are never kept, only put into answers. Pure.
 """
 
@@ -40,23 +40,37 @@ def required_level(config: StreamConfig) -> int:
 
 def with_required_level(config: StreamConfig) -> StreamConfig:
     """Put the required level into the metadata, and take out what is for answers only."""
-    kept = _without_server(config.metadata)
-    return replace(config, metadata=kept | {REQUIRED_LEVEL_KEY: str(required_level(config))})
+    return replace(config, metadata=kept_metadata(config.metadata, required_level(config)))
 
 
 def with_level_of(config: StreamConfig, other: StreamConfig) -> StreamConfig:
     """Take over the required level of another configuration, so that it makes no difference."""
-    kept = _without_server(config.metadata)
-    kept.pop(REQUIRED_LEVEL_KEY, None)
-    if REQUIRED_LEVEL_KEY in other.metadata:
-        kept[REQUIRED_LEVEL_KEY] = other.metadata[REQUIRED_LEVEL_KEY]
-    return replace(config, metadata=kept)
+    return replace(config, metadata=metadata_with_level_of(config.metadata, other.metadata))
 
 
 def for_answer(config: StreamConfig, server_version: str) -> StreamConfig:
     """Add what answers tell of the server."""
+    return replace(config, metadata=answered_metadata(config.metadata, server_version))
+
+
+def kept_metadata(metadata: Mapping[str, str], level: int) -> dict[str, str]:
+    """Give the metadata that is kept: with the required level, without what is for answers only."""
+    return _without_server(metadata) | {REQUIRED_LEVEL_KEY: str(level)}
+
+
+def metadata_with_level_of(metadata: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
+    """Give kept metadata with the required level of another's, or without one as that has none."""
+    kept = _without_server(metadata)
+    kept.pop(REQUIRED_LEVEL_KEY, None)
+    if REQUIRED_LEVEL_KEY in other:
+        kept[REQUIRED_LEVEL_KEY] = other[REQUIRED_LEVEL_KEY]
+    return kept
+
+
+def answered_metadata(metadata: Mapping[str, str], server_version: str) -> dict[str, str]:
+    """Give metadata as answers show it: with what they tell of the server."""
     told = {SERVER_VERSION_KEY: server_version, SERVER_LEVEL_KEY: str(API_LEVEL)}
-    return replace(config, metadata=config.metadata | told)
+    return dict(metadata) | told
 
 
 def is_supported(metadata: Mapping[str, str]) -> bool:

@@ -148,6 +148,15 @@ class ApiError(PenstockError):
         return {"code": self.code, "err_code": self.err_code, "description": self.description}
 
 
+class RequestRefused(PenstockError):
+    """A request for messages that cannot be met; `status` and `reason` are the wire's."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(f"{status} {reason}")
+        self.status = status
+        self.reason = reason
+
+
 class InvalidDocument(PenstockError):
     """JSON from a client that cannot be used; `reason` is in the reference server's words."""
 

@@ -203,6 +203,10 @@ BENCH_PIECES_AHEAD = 4
 """Pieces that publishers may be ahead of their slowest receiver: 2 MiB stay in the processor's
 caches. From 32 MiB on, half of the usual `max_pending`, servers would slow publishers down."""
 
+BENCH_PIECES_UNPACED = 16
+"""Pieces that a publisher without receivers sends between two reports: 8 MiB. Three thousand
+reports a second would keep a core from the server that is measured."""
+
 BENCH_WAIT_S = 60.0
 """Seconds that a load process waits for a server, or for a message, before it gives up."""
 
@@ -281,6 +285,12 @@ STREAM_NAMES_MAX = 1024
 STREAM_LIST_MAX = 256
 """Streams in one answer, as the reference server has it."""
 
+CONSUMER_NAMES_MAX = 1024
+"""Names of consumers in one answer, for the same reason."""
+
+CONSUMER_LIST_MAX = 256
+"""Consumers in one answer, for the same reason."""
+
 STREAM_INFO_SUBJECTS_MAX = 100_000
 """Subjects in one answer, as the reference server has it."""
 
@@ -291,5 +301,26 @@ SOURCE_POSITIONS_INTERVAL_S = 10.0
 """Seconds after which it is written down how far a stream has come in its sources, while it goes on:
 what a restart has to search for marks."""
 
+FORMER_SOURCES_MAX = 1024
+"""Sources that were taken out of a stream and are remembered, should they come back."""
+
 SOURCE_POSITIONS_BYTES_MAX = 16 * MIB
 """Of the document in which that stands: as many sources as a configuration may have."""
+
+RECOVERY_THREADS_MAX = 8
+"""Stores that are opened at once while a server starts: most of it is waiting for the disk."""
+
+CONSUMER_STATE_BYTES_MAX = 512 * MIB
+"""What a consumer remembers on disk: at some 12 bytes for a pending message, 40 million of them,
+which is more than memory holds."""
+
+DELIVERY_TURN_MESSAGES = 2_000
+"""Messages that one consumer delivers before others get their turn: about two milliseconds."""
+
+CONSUMER_STATE_INTERVAL_S = 0.1
+"""How long a consumer's progress may be behind on disk. What was delivered or acknowledged within
+it and was not confirmed is delivered again after a crash."""
+
+FLOW_WINDOW_BYTES_MAX = 32 * MIB
+"""Bytes that a consumer with flow control sends ahead of what its client has confirmed: the
+reference server's own window, of which a new consumer begins with a sixteenth."""

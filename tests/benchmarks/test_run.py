@@ -91,6 +91,7 @@ DOCUMENT = {
         "disk": "a disk",
         "python": "3.11",
         "sqlite": "3.40",
+        "nats_server": "2.15",
     },
     "rows": [
         Row("append", "append", 0.512, "x", at_least(0.5), "as told").as_json(),

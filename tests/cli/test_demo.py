@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from penstock.cli import demo
+from penstock.cli import demo, demo_server
 from penstock.cli.demo_events import event, events
 from tests.cli.conftest import Run
 
@@ -16,6 +17,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Play with few events, in a folder of its own."""
     monkeypatch.setattr(demo, "EVENTS_OF_A_WRITER", 2000)
     monkeypatch.setattr(demo, "ACKED_BEFORE_KILL", 1000)
+    monkeypatch.setattr(demo_server, "BENCH_MESSAGES", 1000)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -26,7 +28,7 @@ def test_every_claim_of_the_demo_holds_and_nothing_is_left(run: Run, small: Path
     assert ran.code == 0, ran.out
     assert "FAIL" not in ran.out
     assert "All checks hold." in ran.out
-    assert ran.out.count("  ok  ") == 10
+    assert ran.out.count("  ok  ") == 16
     assert list(small.iterdir()) == []
 
 
@@ -49,6 +51,19 @@ def test_a_claim_that_does_not_hold_fails_the_demo(
 
     assert ran.code == 1
     assert "FAIL every acknowledged event is there" in ran.out
+
+
+def test_without_a_client_to_talk_with_it_is_said_how_to_get_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "nats", None)
+    monkeypatch.setattr(demo_server.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
+
+    ran = run("demo")
+
+    assert ran.code == 0
+    assert "pip install nats-py" in ran.out
+    assert ran.out.count("  ok  ") == 10
 
 
 def test_an_event_is_always_the_same_and_never_like_another() -> None:

@@ -1,4 +1,4 @@
-"""The Python in README.md and docs/store.md runs as it stands, and the links lead somewhere."""
+"""The Python in the pages runs as it stands, and the links lead somewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,30 @@ import pytest
 from tests.cli.conftest import Run
 
 PROJECT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/store.md", "docs/cli.md", "docs/compatibility.md", "CHANGELOG.md"]
+PAGES = [
+    "README.md", "docs/store.md", "docs/cli.md", "docs/compatibility.md", "docs/embedding.md",
+    "CHANGELOG.md",
+]  # fmt: skip
+
+PRINTED = {
+    "README.md": [
+        'b\'{"order": 1, "cents": 4200}\'',
+        "b'orders.eu.paid'",
+        "2",
+        "2 of 3",
+        "2 rows, sequences [1, 3]",
+    ],
+    "docs/embedding.md": [
+        "b'hello'",
+        "127.0.0.1 True",
+        "True True",
+        '1 expected an integer for "max_payload", got a string',
+        "clients address already in use",
+        "compared b'NATS/1.0 503\\r\\nNats-Subject: nobody\\r\\n\\r\\n'",
+        "compared b'NATS/1.0 503\\r\\nNats-Subject: nobody\\r\\n\\r\\n'",
+    ],
+}
+"""What the examples of a page print."""
 
 _PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
@@ -26,7 +49,7 @@ def examples(page: str) -> list[str]:
     return [text for text in found if has_arrow or "import pyarrow" not in text]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/store.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/store.md", "docs/embedding.md"])
 def test_the_python_of_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
     program = "\n".join(examples(page))
 
@@ -41,14 +64,24 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path)
 
     assert ended.stderr == ""
     assert ended.returncode == 0
-    if page == "README.md":
-        assert ended.stdout.splitlines() == [
-            'b\'{"order": 1, "cents": 4200}\'',
-            "b'orders.eu.paid'",
-            "2",
-            "2 of 3",
-            "2 rows, sequences [1, 3]",
-        ]
+    if page in PRINTED:
+        assert ended.stdout.splitlines() == PRINTED[page]
+
+
+def test_the_test_file_of_the_page_on_embedding_passes(tmp_path: Path) -> None:
+    (example,) = [text for text in examples("docs/embedding.md") if "def test_" in text]
+    (tmp_path / "test_example.py").write_text(example)
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -73,3 +106,12 @@ def test_every_option_of_a_command_is_told_in_its_page(run: Run, name: str) -> N
     # cat's selections are plain in its help and its examples.
     told = {option for option in options if option in page}
     assert set(options) - told <= {"--first", "--last", "--subject", "--limit"}
+
+
+@pytest.mark.parametrize("name", ["pub", "sub", "req", "reply"])
+def test_every_option_of_talking_is_told_in_the_page(run: Run, name: str) -> None:
+    page = (PROJECT / "docs" / "cli.md").read_text()
+    options = re.findall(r"^ .*?(--[a-z-]+)", run(name, "--help").out, re.MULTILINE)
+
+    assert len(options) > 12
+    assert [option for option in options if option not in page and option != "--help"] == []

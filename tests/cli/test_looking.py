@@ -11,9 +11,10 @@ import pytest
 from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig, StoreState
+from penstock.testing.servers import reference_server
 from tests.cli.conftest import Held, Run
 from tests.cli.stores import KEY, block_of, flip, make_store, read_back
-from tests.support.nats_server import NatsServer
+from tests.support.nats_client import NatsClient
 
 
 def state_of(path: Path, key: bytes | None = None) -> StoreState:
@@ -267,7 +268,7 @@ def test_a_key_is_bound_to_the_name_of_the_stream(run: Run, tmp_path: Path) -> N
 def go_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a store_dir in which the real server wrote a stream, and ended."""
     folder = tmp_path_factory.mktemp("go")
-    with NatsServer(folder) as server, server.connect() as client:
+    with reference_server(store_dir=folder) as server, NatsClient(server.port) as client:
         client.api("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
         for number in range(1, 41):
             headers = b"NATS/1.0\r\nNumber: 1\r\n\r\n" if number == 1 else b""

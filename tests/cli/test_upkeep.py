@@ -15,9 +15,10 @@ from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.format.hashing import xxh64
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
+from penstock.testing.servers import reference_server
 from tests.cli.conftest import Held, Run
 from tests.cli.stores import KEY, block_of, flip, make_store, read_back
-from tests.support.nats_server import NatsServer
+from tests.support.nats_client import NatsClient
 
 SECRET = {"PENSTOCK_KEY": KEY.decode()}
 
@@ -329,8 +330,13 @@ def go_stream(
 ) -> tuple[Path, dict[str, str] | None]:
     """Give a stream that the real server wrote, with a consumer, and the key it takes."""
     folder = tmp_path_factory.mktemp("go")
-    settings = f'key: "{KEY.decode()}", cipher: {request.param}' if request.param else ""
-    with NatsServer(folder, jetstream=settings) as server, server.connect() as client:
+    settings = ""
+    if request.param:
+        settings = f'jetstream {{ key: "{KEY.decode()}", cipher: {request.param} }}'
+    with (
+        reference_server(store_dir=folder, settings=settings) as server,
+        NatsClient(server.port) as client,
+    ):
         client.api("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
         config: dict[str, Any] = {"durable_name": "worker", "ack_policy": "explicit"}
         client.api(

@@ -12,7 +12,8 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from tests.conformance.servers import OURS, REFERENCE, Pair, RunningServer
+from penstock.testing.servers import server_process
+from tests.conformance.servers import OURS, REFERENCE, Pair
 from tests.support.settling import settle
 
 pytestmark = pytest.mark.oracle
@@ -185,7 +186,7 @@ async def survive_restart(command: tuple[str, ...], config: Path) -> tuple[list[
     async def ignore(error: Exception) -> None:
         return
 
-    server = await asyncio.to_thread(RunningServer, command, config)
+    server = await asyncio.to_thread(server_process, command, config=config)
     client = await nats.connect(
         f"nats://127.0.0.1:{server.port}",
         reconnected_cb=note,
@@ -198,7 +199,7 @@ async def survive_restart(command: tuple[str, ...], config: Path) -> tuple[list[
         await client.publish("news", b"before")
         heard = [(await subscription.next_msg(WAIT_S)).data]
         await asyncio.to_thread(server.stop)
-        server = await asyncio.to_thread(RunningServer, command, config, port=server.port)
+        server = await asyncio.to_thread(server_process, command, config=config, port=server.port)
         await asyncio.wait_for(reconnected.wait(), WAIT_S)
         await client.publish("news", b"after")
         heard.append((await subscription.next_msg(WAIT_S)).data)

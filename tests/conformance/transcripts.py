@@ -80,10 +80,20 @@ class Peer:
 
     def send_uncounted(self, data: bytes) -> None:
         """Send bytes that need not be whole operations."""
+        self.try_to_send(data)
+
+    def try_to_send(self, data: bytes) -> bool:
+        """Send bytes without reading anything; False where the server has closed."""
         try:
             self._socket.sendall(data)
         except OSError:
-            return
+            return False
+        return True
+
+    def forget(self) -> None:
+        """Drop what was received so far; for when it is much."""
+        self.received.clear()
+        self._searched = 0
 
     def wait(self) -> None:
         """Wait until the server has dealt with everything sent, or has closed."""

@@ -12,6 +12,7 @@ import pytest
 
 from penstock.consumer.config import ConsumerConfig
 from penstock.stream.allowances import AccountLimits, ServerLimits, TierLimits
+from penstock.testing.servers import reference_server
 from tests.consumer import corpus, corpus_requests
 from tests.consumer.compared import (
     Case,
@@ -21,7 +22,7 @@ from tests.consumer.compared import (
     differences,
     named,
 )
-from tests.support.nats_server import NatsServer
+from tests.support.nats_client import NatsClient
 
 pytestmark = pytest.mark.oracle
 
@@ -30,14 +31,14 @@ CASES_PER_TEST = 100
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    with NatsServer(tmp_path_factory.mktemp("reference")) as server:
-        yield server
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with reference_server(store_dir=tmp_path_factory.mktemp("reference")) as server:
+        yield server.port
 
 
 @pytest.mark.parametrize("start", range(0, len(CASES), CASES_PER_TEST))
-def test_each_request_has_the_real_servers_answer(reference: NatsServer, start: int) -> None:
-    assert answers_that_differ(reference, CASES[start : start + CASES_PER_TEST]) == []
+def test_each_request_has_the_real_servers_answer(port: int, start: int) -> None:
+    assert answers_that_differ(port, CASES[start : start + CASES_PER_TEST]) == []
 
 
 def test_every_field_of_a_configuration_is_asked_for() -> None:
@@ -62,8 +63,8 @@ def test_an_accounts_limits_have_the_real_servers_answers(tmp_path: Path) -> Non
     )
     account = AccountLimits({"": TierLimits(max_consumers=2, max_ack_pending=50)})
 
-    with NatsServer(tmp_path, settings) as server:
-        assert answers_that_differ(server, cases, account=account) == []
+    with reference_server(settings=settings, store_dir=tmp_path) as server:
+        assert answers_that_differ(server.port, cases, account=account) == []
 
 
 def test_a_servers_limits_have_the_real_servers_answers(tmp_path: Path) -> None:
@@ -75,14 +76,14 @@ def test_a_servers_limits_have_the_real_servers_answers(tmp_path: Path) -> None:
         Case((named(ack_policy="all"),), {"consumer_limits": {"max_ack_pending": 5}}),
     ]
     limits = ServerLimits(ack_pending_max=70, request_batch_max=30)
-    jetstream = "limits { max_ack_pending: 70, max_request_batch: 30 }"
+    settings = "jetstream { limits { max_ack_pending: 70, max_request_batch: 30 } }"
 
-    with NatsServer(tmp_path, jetstream=jetstream) as server:
-        assert answers_that_differ(server, cases, limits) == []
+    with reference_server(settings=settings, store_dir=tmp_path) as server:
+        assert answers_that_differ(server.port, cases, limits) == []
 
 
-def test_an_answer_that_differs_is_found(reference: NatsServer) -> None:
-    with reference.connect() as client:
+def test_an_answer_that_differs_is_found(port: int) -> None:
+    with NatsClient(port) as client:
         found = differences(client, OurRules("another version"), alone(description="d"))
 
     assert [request for request, _ in found] == [

@@ -66,7 +66,6 @@ class Publisher:
         self.acked: dict[int, int] = {}
         self._client = client
         self._replies: dict[bytes, int] = {}
-        self._sid = b""
         self._inbox = client.new_inbox()
         self._sid = client.subscribe(self._inbox + b".*")
 

@@ -41,7 +41,8 @@ class Story:
         """Hold what is stored against what was acknowledged, and go on behind it."""
         found = stored_numbers(client, self.kind, self.last_seq + 1)
 
-        assert {seq: number for number, seq in before.acked.items()}.items() <= found.items()
+        acked = {seq: number for number, seq in before.acked.items()}
+        assert not acked.items() - found.items()
         numbers = list(found.values())
         assert numbers == list(range(self.next_number, self.next_number + len(numbers)))
         assert list(found) == list(range(self.last_seq + 1, self.last_seq + 1 + len(found)))

@@ -270,9 +270,11 @@ def test_what_was_let_go_is_forgotten(room: Room) -> None:
     link.out.append(b"waiting")
 
     link.closed = True
-    link.let_go()
+    freed_bytes = link.let_go()
 
+    assert freed_bytes > 500
     assert len(link.out) == 0
+    assert link.let_go() == 0
 
 
 class BrokenLink(RecordingLink):

@@ -179,6 +179,7 @@ def test_memory_comes_back_when_subscriptions_go() -> None:
     assert list(sublist.subscriptions()) == []
 
 
+@pytest.mark.slow
 def test_a_subject_of_many_tokens_does_not_exhaust_the_stack() -> None:
     sublist = Sublist()
     tokens = 1_000_000

@@ -13,6 +13,7 @@ from penstock.security.tls import (
     TlsDescription,
     check_certificate_files,
     describe,
+    has_expired,
     peer_certificate,
     server_context,
 )
@@ -29,13 +30,13 @@ def files(made: Made) -> tuple[str, str]:
 
 
 def shake_hands(
-    server: ssl.SSLContext, client: ssl.SSLContext
+    server: ssl.SSLContext, client: ssl.SSLContext, session: ssl.SSLSession | None = None
 ) -> tuple[ssl.SSLObject, ssl.SSLObject]:
     """Let both sides talk until both are done; raises what either side raises."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [
         server.wrap_bio(to_server, to_client, server_side=True),
-        client.wrap_bio(to_client, to_server, server_hostname="localhost"),
+        client.wrap_bio(to_client, to_server, server_hostname="localhost", session=session),
     ]
     waiting = list(sides)
     for _ in range(10):
@@ -48,6 +49,9 @@ def shake_hands(
     # A server that refuses the client's certificate says so only now.
     sides[1].write(b"x")
     assert sides[0].read(1) == b"x"
+    # And the newest version hands out sessions only now.
+    sides[0].write(b"y")
+    assert sides[1].read(1) == b"y"
     return sides[0], sides[1]
 
 
@@ -102,6 +106,55 @@ def test_a_verified_certificate_is_given(authority: Authority) -> None:
     found = peer_certificate(server)
     assert found is not None
     assert found.subject_text == "CN=client"
+
+
+@pytest.fixture(name="verifying")
+def made_verifying_context(authority: Authority) -> ssl.SSLContext:
+    return server_context(
+        certificates=[files(authority.make(rdns("CN=server")))],
+        ca_file=str(authority.ca_file),
+        verify=True,
+    )
+
+
+def test_a_resumed_session_ends_with_its_certificate(
+    verifying: ssl.SSLContext, authority: Authority
+) -> None:
+    made = authority.make(rdns("CN=client"))
+    client = client_context(authority, made)
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    end_ns = int(made.certificate.not_valid_after_utc.timestamp()) * 10**9
+
+    first, first_client = shake_hands(verifying, client)
+    resumed, _ = shake_hands(verifying, client, first_client.session)
+
+    assert resumed.session_reused
+    assert not has_expired(resumed, end_ns)
+    assert has_expired(resumed, end_ns + 1)
+    # A certificate that was shown just now was verified just now.
+    assert not has_expired(first, end_ns + 1)
+
+
+def test_no_tickets_are_given_for_certificates(
+    verifying: ssl.SSLContext, authority: Authority
+) -> None:
+    client = client_context(authority, authority.make(rdns("CN=client")))
+
+    _, first_client = shake_hands(verifying, client)
+    again, _ = shake_hands(verifying, client, first_client.session)
+
+    assert not again.session_reused
+
+
+def test_a_resumed_session_without_a_certificate_does_not_end(authority: Authority) -> None:
+    context = server_context(certificates=[files(authority.make(rdns("CN=server")))])
+    client = client_context(authority)
+
+    _, first_client = shake_hands(context, client)
+    resumed, _ = shake_hands(context, client, first_client.session)
+
+    assert resumed.session_reused
+    assert not has_expired(resumed, 2**63)
 
 
 def test_a_client_without_a_certificate_is_refused(authority: Authority) -> None:

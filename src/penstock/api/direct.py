@@ -95,7 +95,7 @@ class DirectGets:
         if config.mirror_direct and config.mirror is not None:
             names.append(config.mirror.name)
         answering = Service(_Answering(self._service, self._sublist, stream).asked)
-        subscriptions = []
+        subscriptions: list[Subscription] = []
         for name in names:
             for subject in (f"{DIRECT_PREFIX}{name}", f"{DIRECT_PREFIX}{name}.>"):
                 sid = b"%d" % (len(subscriptions) + 1)

@@ -119,7 +119,7 @@ class Endpoint:
     """One thing that can be asked for."""
 
     subject: str
-    """Below the prefix, with a `*` for each name."""
+    """Below the prefix, with a `*` for each name; a `>` at the end is one that may have dots."""
 
     kind: str
     """Type of the answer, without what all types begin with."""
@@ -144,24 +144,40 @@ class Table:
 
     def __init__(self, endpoints: list[Endpoint]) -> None:
         self._by_size: dict[int, list[tuple[list[str], Endpoint]]] = {}
+        self._open: list[tuple[list[str], Endpoint]] = []
         for endpoint in endpoints:
-            tokens = endpoint.subject.split(".")
-            self._by_size.setdefault(len(tokens), []).append((tokens, endpoint))
+            *front, last = tokens = endpoint.subject.split(".")
+            if last == ">":
+                self._open.append((front, endpoint))
+            else:
+                self._by_size.setdefault(len(tokens), []).append((tokens, endpoint))
 
     def find(self, subject: str) -> tuple[Endpoint, tuple[str, ...]] | None:
         """Give the endpoint of a subject below the prefix, and the names in it."""
         tokens = subject.split(".")
         for pattern, endpoint in self._by_size.get(len(tokens), ()):
-            pairs = list(zip(pattern, tokens, strict=True))
-            if all(wanted in ("*", token) for wanted, token in pairs):
-                return endpoint, tuple(token for wanted, token in pairs if wanted == "*")
+            names = _names_in(pattern, tokens)
+            if names is not None:
+                return endpoint, names
+        for pattern, endpoint in self._open:
+            front, rest = tokens[: len(pattern)], tokens[len(pattern) :]
+            names = _names_in(pattern, front) if rest else None
+            if names is not None:
+                return endpoint, (*names, ".".join(rest))
         return None
+
+
+def _names_in(pattern: list[str], tokens: list[str]) -> tuple[str, ...] | None:
+    pairs = list(zip(pattern, tokens, strict=True))
+    if not all(wanted in ("*", token) for wanted, token in pairs):
+        return None
+    return tuple(token for wanted, token in pairs if wanted == "*")
 
 
 def needs_newer(headers: bytes) -> bool:
     """Tell whether a request asks for a level of the API that this server does not have."""
     level = value_of(headers, b"Nats-Required-Api-Level")
-    return bool(level) and not is_level_known(level.decode("utf-8", "replace"))
+    return level is not None and level != b"" and not is_level_known(level.decode("latin-1"))
 
 
 def refusal(kind: str, error: ApiError) -> bytes:
@@ -182,7 +198,7 @@ def answer(endpoint: Endpoint, call: Call) -> Answer | None:
         return Answer(refusal(endpoint.kind, error), has_failed=True, is_told=True)
     except (PenstockError, OSError) as error:
         call.service.log("ERR", f"JetStream API {call.subject}: {error}")
-        general = ApiError(error_codes.STREAM_GENERAL, err=str(error))
+        general = ApiError(error_codes.STREAM_GENERAL_ERROR, err=str(error))
         return Answer(refusal(endpoint.kind, general), has_failed=True, is_told=True)
     if fields is None:
         return None

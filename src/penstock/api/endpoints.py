@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock import error_codes
-from penstock.api import account, messages, streams
+from penstock.api import account, consumers, messages, streams
 from penstock.api.dispatch import Call, Endpoint, Table
 from penstock.errors import ApiError
 
@@ -34,6 +34,17 @@ ENDPOINTS: Final = Table(
         Endpoint("STREAM.PEER.REMOVE.*", "stream_remove_peer_response", _needs_cluster),
         Endpoint("STREAM.PEER.EVACUATE.*", "stream_evacuate_peer_response", _needs_cluster),
         Endpoint("STREAM.CANCEL_MOVE.*", "stream_cancel_move_response", _needs_cluster),
+        Endpoint("CONSUMER.CREATE.*", "consumer_create_response", consumers.create),
+        Endpoint("CONSUMER.CREATE.*.*", "consumer_create_response", consumers.create_named),
+        Endpoint("CONSUMER.CREATE.*.*.>", "consumer_create_response", consumers.create_named),
+        Endpoint("CONSUMER.DURABLE.CREATE.*.*", "consumer_create_response", consumers.create_durable),
+        Endpoint("CONSUMER.NAMES.*", "consumer_names_response", consumers.names),
+        Endpoint("CONSUMER.LIST.*", "consumer_list_response", consumers.list_all),
+        Endpoint("CONSUMER.INFO.*.*", "consumer_info_response", consumers.info),
+        Endpoint("CONSUMER.DELETE.*.*", "consumer_delete_response", consumers.delete),
+        Endpoint("CONSUMER.PAUSE.*.*", "consumer_pause_response", consumers.pause),
+        Endpoint("CONSUMER.UNPIN.*.*", "consumer_unpin_response", consumers.unpin),
+        Endpoint("CONSUMER.RESET.*.*", "consumer_reset_response", consumers.reset, is_quiet=True),
         Endpoint(
             "CONSUMER.LEADER.STEPDOWN.*.*", "consumer_leader_stepdown_response", _needs_cluster
         ),

@@ -1,7 +1,8 @@
 """What clients send to `$JS.API`, one class each; read with `documents.decoding.decode_request`.
 
-Requests for streams to make or change are `stream.config.StreamConfigRequest`. The names of the
-classes stand in errors, and are the reference server's. Pure.
+Requests for streams to make or change are `stream.config.StreamConfigRequest`, those for consumers
+`consumer.config.CreateConsumerRequest`. The names of the classes stand in errors, and are the
+reference server's. Pure.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.documents.shapes import Int, Uint64
-from penstock.documents.times import Instant
+from penstock.documents.times import ZERO_TIME, Instant
 from penstock.stream.config import StreamConfig
 from penstock.stream.info import StreamState
 
@@ -81,3 +82,27 @@ class JSApiStreamRestoreRequest(msgspec.Struct, frozen=True):
 
     config: StreamConfig = StreamConfig()
     state: StreamState = StreamState()
+
+
+class JSApiConsumersRequest(msgspec.Struct, frozen=True):
+    """CONSUMER.NAMES and CONSUMER.LIST: from where on."""
+
+    offset: Int = 0
+
+
+class JSApiConsumerPauseRequest(msgspec.Struct, frozen=True):
+    """CONSUMER.PAUSE: until when; no time at all ends a pause."""
+
+    pause_until: Instant = ZERO_TIME
+
+
+class JSApiConsumerUnpinRequest(msgspec.Struct, frozen=True):
+    """CONSUMER.UNPIN: of which group."""
+
+    group: str = ""
+
+
+class JSApiConsumerResetRequest(msgspec.Struct, frozen=True):
+    """CONSUMER.RESET: where to start again; 0: behind what is acknowledged."""
+
+    seq: Uint64 = 0

@@ -12,8 +12,9 @@ from typing import Annotated, Any, Final, Self
 
 import msgspec
 
+from penstock.consumer.info import ConsumerInfo
 from penstock.documents.encoding import document_of
-from penstock.documents.shapes import OMIT_EMPTY, POINTER, Int, Int64, Uint64
+from penstock.documents.shapes import OMIT_EMPTY, POINTER, DurationNs, Int, Int64, Uint64
 from penstock.documents.times import ZERO_TIME, Instant
 from penstock.stream.allowances import TierLimits
 from penstock.stream.info import StreamInfo
@@ -139,12 +140,44 @@ class AccountInfo(TierInfo, frozen=True):
     tiers: Annotated[dict[str, TierInfo], OMIT_EMPTY] = msgspec.field(default_factory=dict)
 
 
+class ConsumerNames(Page, frozen=True):
+    """The names of a stream's consumers."""
+
+    consumers: tuple[str, ...] = ()
+
+
+class ConsumerList(Page, frozen=True):
+    """A stream's consumers, and those of which nothing can be told."""
+
+    consumers: tuple[Annotated[ConsumerInfo, POINTER], ...] = ()
+    missing: Annotated[tuple[str, ...], OMIT_EMPTY] = ()
+    offline: Annotated[dict[str, str], OMIT_EMPTY] = msgspec.field(default_factory=dict)
+
+
+class ConsumerPaused(msgspec.Struct, frozen=True):
+    """Whether a consumer pauses, and for how long."""
+
+    paused: bool = False
+    pause_until: Instant = ZERO_TIME
+    pause_remaining: Annotated[DurationNs, OMIT_EMPTY] = 0
+
+
+class ConsumerReset(msgspec.Struct, frozen=True):
+    """Where a consumer starts again."""
+
+    reset_seq: Uint64 = 0
+
+
 _BESIDE_ERROR: Final[dict[str, msgspec.Struct]] = {
     "stream_info_response": Page(),
     "stream_names_response": StreamNames(),
     "stream_list_response": StreamList(),
     "stream_purge_response": StreamPurged(),
     "stream_restore_response": StreamRestoring(),
+    "consumer_names_response": ConsumerNames(),
+    "consumer_list_response": ConsumerList(),
+    "consumer_pause_response": ConsumerPaused(),
+    "consumer_reset_response": ConsumerReset(),
 }
 
 

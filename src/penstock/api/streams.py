@@ -69,7 +69,7 @@ def state_of(stream: Stream, *, with_deleted: bool = False) -> StreamState:
     return StreamState(
         messages=state.messages,
         bytes=state.bytes,
-        first_seq=state.first_seq,
+        first_seq=state.first_seq if state.last_seq else 0,
         first_ts=Instant(state.first_time_ns) if state.messages else ZERO_TIME,
         last_seq=state.last_seq,
         last_ts=Instant(state.last_time_ns) if state.last_time_ns else ZERO_TIME,
@@ -203,6 +203,6 @@ def purge(call: Call) -> dict[str, Any]:
     try:
         purged = stream.purge(subjects, seq=request.seq, keep=request.keep)
     except PenstockError as error:
-        failed = ApiError(error_codes.STREAM_GENERAL, err=str(error))
+        failed = ApiError(error_codes.STREAM_GENERAL_ERROR, err=str(error))
         return {"error": failed.document()} | document_of(StreamPurged())
     return document_of(StreamPurged(success=True, purged=purged))

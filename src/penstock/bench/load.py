@@ -17,7 +17,7 @@ from penstock.bench.plan import Done, Failed, Job, Leave, Progress, Ready, Repor
 from penstock.client.client import Client
 from penstock.clock import SystemClock
 from penstock.errors import PenstockError
-from penstock.limits import BENCH_WAIT_S
+from penstock.limits import BENCH_PIECES_UNPACED, BENCH_WAIT_S
 
 END_SUFFIX = ".end"
 """Where publishers say that they are done. Each subscriber's messages come in their order, so all
@@ -64,10 +64,11 @@ class Load:
         subject, payload = job.subject.encode(), b"x" * job.size_bytes
         started_ns = self._clock.monotonic_ns()
         sent = 0
+        step = job.piece if job.paced else BENCH_PIECES_UNPACED * job.piece
         while sent < job.messages:
             while allowed <= sent:
                 allowed = self._wait_for_leave()
-            count = min(job.piece, allowed - sent, job.messages - sent)
+            count = min(step, allowed - sent, job.messages - sent)
             client.publish_many(subject, payload, count)
             client.send()
             sent += count
@@ -99,10 +100,11 @@ class Load:
         subject, payload = job.subject.encode(), b"x" * job.size_bytes
         latencies_ns = array("q", bytes(8 * job.messages))
         started_ns = self._clock.monotonic_ns()
-        client.request_many(subject, payload, job.in_flight, latencies_ns)
+        client.request_many(subject, payload, job.in_flight, latencies_ns, spread=job.spread)
         ended_ns = self._clock.monotonic_ns()
-        client.publish(subject + END_SUFFIX.encode())
-        client.flush()
+        if job.has_listeners:
+            client.publish(subject + END_SUFFIX.encode())
+            client.flush()
         return Done(job.messages, started_ns, ended_ns, hundredths(latencies_ns))
 
     def _answer(self, client: Client, job: Job) -> Done:

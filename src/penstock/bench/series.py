@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 
 from penstock.bench.crew import Crew, Run, Tell
-from penstock.bench.plan import Kind, Plan, Target
+from penstock.bench.plan import ANSWERED, Plan, Target
 from penstock.limits import BENCH_REQUESTS_MAX
 
 FIRST_REQUESTS = 2_000
@@ -49,7 +49,7 @@ class Series:
 
 def sized(crew: Crew, plan: Plan, target: Target, seconds: float) -> Plan:
     """Give the plan with as many messages as take about so long on this server."""
-    count = FIRST_REQUESTS if plan.kind is Kind.REQREP else plan.ahead
+    count = FIRST_REQUESTS if plan.kind in ANSWERED else plan.ahead
     while True:
         count = max(count, plan.publishers)
         tried = crew.run(with_messages(plan, count), target)
@@ -60,7 +60,7 @@ def sized(crew: Crew, plan: Plan, target: Target, seconds: float) -> Plan:
 
 
 def _most(plan: Plan) -> int:
-    return BENCH_REQUESTS_MAX if plan.kind is Kind.REQREP else 10**12
+    return BENCH_REQUESTS_MAX if plan.kind in ANSWERED else 10**12
 
 
 def with_messages(plan: Plan, messages: int) -> Plan:

@@ -1,8 +1,9 @@
 """`penstock demo`: what Penstock does today, end to end, in under a minute.
 
-It writes order events from several threads with group commit, kills a writer in the middle of its
-work, damages a byte on purpose, and reads the files back in columns without a server. Everything
-that is claimed is checked; one check that fails makes the exit code 1.
+It starts a server and has a client of another make talk through it; it writes order events from
+several threads with group commit, kills a writer in the middle of its work, damages a byte on
+purpose, and reads the files back in columns without a server. Everything that is claimed is
+checked; one check that fails makes the exit code 1.
 
 The data is written below the working directory, so that it goes to a real disk, and is removed
 afterwards unless it is to be kept.
@@ -10,24 +11,22 @@ afterwards unless it is to be kept.
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from penstock.cli.demo_events import BATCH_EVENTS, event, events
+from penstock.cli.demo_server import play_server
 from penstock.cli.output import count, people_console, printable, size
-from penstock.clock import SystemClock
+from penstock.cli.stage import Stage
 from penstock.errors import CorruptStore, RecordNotFound
 from penstock.format.columns import Message
 from penstock.format.layout import block_name
@@ -42,39 +41,6 @@ EVENTS_OF_A_WRITER = 75_000
 ACKED_BEFORE_KILL = 50_000
 
 
-@dataclass(slots=True)
-class Stage:
-    """Where the demo plays, and what its checks have found."""
-
-    console: Console
-    folder: Path
-    clock: SystemClock = field(default_factory=SystemClock)
-    failed: list[str] = field(default_factory=list)
-
-    def heading(self, text: str) -> None:
-        """Begin a part."""
-        self.console.print(f"\n{text}", style="bold cyan")
-
-    def check(self, holds: bool, claim: str) -> None:
-        """Tell a claim, and remember it where it does not hold."""
-        mark, style = ("ok  ", "green") if holds else ("FAIL", "bold red")
-        self.console.print(f"  {mark} {claim}", style=style)
-        if not holds:
-            self.failed.append(claim)
-
-    def say(self, text: str) -> None:
-        """Tell a number or a fact."""
-        self.console.print(f"       {text}")
-
-    @contextlib.contextmanager
-    def timed(self) -> Iterator[list[float]]:
-        """Give a list that holds the seconds taken, once the block is left."""
-        taken: list[float] = []
-        start_ns = self.clock.monotonic_ns()
-        yield taken
-        taken.append((self.clock.monotonic_ns() - start_ns) / 1e9)
-
-
 def demo(
     keep: Annotated[
         Path | None,
@@ -83,7 +49,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """See it work: write, kill, damage, read back. Takes less than a minute.
+    """See it work: talk, write, kill, damage, read back. Takes less than a minute.
 
     \b
     penstock demo
@@ -101,6 +67,7 @@ def demo(
 
 def play(stage: Stage, *, kept: bool = False) -> list[str]:
     """Play every part; give the claims that did not hold."""
+    play_server(stage)
     orders = stage.folder / "orders"
     _write_from_threads(stage, orders)
     _kill_a_writer(stage, stage.folder / "killed")
@@ -112,7 +79,7 @@ def play(stage: Stage, *, kept: bool = False) -> list[str]:
 
 def _write_from_threads(stage: Stage, path: Path) -> None:
     total = WRITERS * EVENTS_OF_A_WRITER
-    stage.heading(f"1. {count(total)} order events from {WRITERS} threads, each batch acknowledged")
+    stage.heading(f"{count(total)} order events from {WRITERS} threads, each batch acknowledged")
     commits: list[int] = []
     store = FileStore.open(str(path), StoreConfig(name="orders"), on_durable=commits.append)
 
@@ -139,7 +106,7 @@ def _write_from_threads(stage: Stage, path: Path) -> None:
 
 
 def _kill_a_writer(stage: Stage, path: Path) -> None:
-    stage.heading("2. A writer process is killed with SIGKILL in the middle of its work")
+    stage.heading("A writer process is killed with SIGKILL in the middle of its work")
     command = [sys.executable, "-m", "penstock.cli.demo_events", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
@@ -188,7 +155,7 @@ def _messages(path: Path) -> Iterator[Message]:
 
 
 def _read_in_columns(stage: Stage, path: Path) -> None:
-    stage.heading("3. The files are read in columns, without a server: what Spark does")
+    stage.heading("The files are read in columns, without a server: what Spark does")
     with stage.timed() as taken:
         reader = StreamReader(str(path), stream="orders")
         rows = sum(batch.count for batch in reader.batches())
@@ -202,7 +169,7 @@ def _read_in_columns(stage: Stage, path: Path) -> None:
 
 
 def _damage_a_byte(stage: Stage, path: Path) -> None:
-    stage.heading("4. One byte on the disk is changed")
+    stage.heading("One byte on the disk is changed")
     before = sum(1 for _ in _messages(path))
     # A batch tells the block and the place of each message in it.
     batch = next(StreamReader(str(path), stream="orders").batches())
@@ -238,7 +205,7 @@ def _damage_a_byte(stage: Stage, path: Path) -> None:
 
 
 def _show_where_to_look(stage: Stage, path: Path, *, kept: bool) -> None:
-    stage.heading("5. The stream as it is now")
+    stage.heading("The stream as it is now")
     summary = summarize(StreamReader(str(path), stream="orders"))
     stage.say(
         f"sequences {count(summary.first_seq)} to {count(summary.last_seq)}, "
@@ -253,7 +220,7 @@ def _show_where_to_look(stage: Stage, path: Path, *, kept: bool) -> None:
     stage.console.print("\nLook further:")
     for command in ("info {} --blocks --subjects 10", "verify {}", "cat {} --limit 5 --json"):
         stage.console.print(f"  penstock store {command.format(shown)}")
-    stage.console.print("  README.md, docs/store.md, docs/format.md")
+    stage.console.print("  README.md, docs/embedding.md, docs/store.md, docs/format.md")
     if stage.failed:
         stage.console.print(f"\n{len(stage.failed)} checks FAILED", style="bold red")
     else:

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
-from penstock.cli import demo, importing, serve, store, upkeep
+from penstock.cli import bench, demo, importing, messaging, replying, serve, store, upkeep
 from penstock.cli.output import printable
 from penstock.errors import PenstockError, StoreLocked, UnsupportedVersion, UsageError, WrongKey
 
@@ -60,7 +60,15 @@ app = typer.Typer(
     epilog="More: docs/cli.md, docs/store.md.",
 )
 app.add_typer(store.app, name="store")
-app.command("demo")(demo.demo)
+app.add_typer(bench.app, name="bench")
+for name, command in (
+    ("demo", demo.demo),
+    ("pub", messaging.pub),
+    ("sub", messaging.sub),
+    ("req", messaging.req),
+    ("reply", replying.reply),
+):
+    app.command(name)(command)
 app.command("server", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
     serve.serve
 )
@@ -92,6 +100,7 @@ def penstock(
     What is in one?              penstock store info DIR --blocks --subjects 10
     Is every byte as written?    penstock store verify DIR
     Show me messages:            penstock store cat DIR --subject 'orders.>' --since 1h
+    Talk to a server:            penstock sub 'orders.>'    penstock pub orders.eu hello
     """
 
 

@@ -1,4 +1,4 @@
-"""How `penstock store cat` prints messages: text for people, JSON lines, or payloads as they are.
+"""How messages are printed: text for people, JSON lines, or payloads as they are.
 
 Every line of text or JSON is one message. Writes to a binary stream, since a payload is bytes.
 """
@@ -37,21 +37,29 @@ def text_line(message: Message, *, headers: bool) -> bytes:
 
 
 def json_line(message: Message, *, headers: bool) -> bytes:
-    """Give a message as a JSON object on a line.
-
-    A payload that is UTF-8 stands under `payload`, any other in base64 under `payload_base64`.
-    """
+    """Give a message as a JSON object on a line."""
     document: dict[str, object] = {
         "seq": message.seq,
         "time": rfc3339(message.timestamp_ns),
         "subject": message.subject.decode("utf-8", "backslashreplace"),
     }
-    if headers:
-        document["headers"] = parse_headers(message.headers)
-    try:
-        document["payload"] = message.payload.decode()
-    except UnicodeDecodeError:
-        document["payload_base64"] = base64.b64encode(message.payload).decode()
+    return json_document(document, message.headers if headers else None, message.payload)
+
+
+def json_document(
+    document: dict[str, object], headers: bytes | None, payload: bytes | None
+) -> bytes:
+    """Give fields with headers and a payload, where these are wanted, as a JSON object on a line.
+
+    A payload that is UTF-8 stands under `payload`, any other in base64 under `payload_base64`.
+    """
+    if headers is not None:
+        document["headers"] = parse_headers(headers)
+    if payload is not None:
+        try:
+            document["payload"] = payload.decode()
+        except UnicodeDecodeError:
+            document["payload_base64"] = base64.b64encode(payload).decode()
     return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 

@@ -185,17 +185,24 @@ class Client:
         """
         wish = json.dumps({"batch": batch, "expires": int(expires_s * 1e9)}).encode()
         subject = b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % (stream, consumer)
-        inbox = self.begin_request(subject, wish)
+        # Messages come under their own subjects: only the subscription tells what they are for.
+        inbox = self.new_inbox() + b".pull"
+        sid = self.subscribe(inbox)
+        self.publish(subject, wish, reply=inbox)
+        self._wire.send()
         fetched: list[Message] = []
-        while len(fetched) < batch:
-            message = self.next_answer(inbox)
-            # A status instead of a message: the server has no more for this request.
-            if message.headers.startswith(b"NATS/1.0 ") and not message.reply:
-                status = message.headers[9:].partition(b"\r\n")[0]
-                if status.startswith((b"404", b"408")):
-                    break
-                raise RefusedByServer(status.decode(errors="replace"))
-            fetched.append(message)
+        try:
+            while len(fetched) < batch:
+                message = self.next_message(sid)
+                if message.subject == inbox:
+                    # A status instead of a message: the server has no more for this request.
+                    status = message.headers[9:].partition(b"\r\n")[0]
+                    if status.startswith((b"404", b"408")):
+                        break
+                    raise RefusedByServer(status.decode(errors="replace"))
+                fetched.append(message)
+        finally:
+            self.unsubscribe(sid)
         return fetched
 
     def new_inbox(self) -> bytes:
@@ -212,12 +219,21 @@ class Client:
         return self._wire.answer_many(end_sid)
 
     def request_many(
-        self, subject: bytes, payload: bytes, in_flight: int, latencies_ns: array[int]
+        self,
+        subject: bytes,
+        payload: bytes,
+        in_flight: int,
+        latencies_ns: array[int],
+        *,
+        spread: int = 0,
     ) -> None:
-        """Send a request for each place of `latencies_ns`, and put there how long it took."""
+        """Send a request for each place of `latencies_ns`, and put there how long it took.
+
+        With `spread` each subject ends in a number below it.
+        """
         inbox = self.new_inbox()
         self.subscribe(inbox + b".*")
-        self._wire.request_many(subject, inbox, payload, in_flight, latencies_ns)
+        self._wire.request_many(subject, inbox, payload, in_flight, latencies_ns, spread)
 
     @property
     def errors(self) -> list[bytes]:

@@ -56,6 +56,16 @@ def decode_one(made: type[D], body: bytes) -> D:
     return document
 
 
+def decode_plain(made: type[D], body: bytes) -> D:
+    """Read a body that must be one document, and may say more than is known; raise ApiError."""
+    shape = shape_of(made)
+    try:
+        document: D = shape.finish(_read_one(shape, body))
+    except InvalidDocument as error:
+        raise ApiError(error_codes.INVALID_JSON, err=error.reason) from None
+    return document
+
+
 def decode_text(raw: bytes) -> str:
     """Read a single string, empty for null; `raw` is one JSON value."""
     node, _ = scan(raw)

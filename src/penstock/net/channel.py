@@ -223,6 +223,9 @@ class Channel(Link):
         if isinstance(ready, TlsFilter):
             refusal = self.on_secured(ready)
             if refusal:
+                if ready.tls.session_reused:
+                    # The client may come again, and must then show a certificate.
+                    ready.disown()
                 raise TlsHandshakeFailed(refusal)
         if all(each.ready for each in self.filters):
             then, self._when_ready = self._when_ready, None
@@ -254,6 +257,9 @@ class Channel(Link):
         self._send_wire(data)
 
     def _send_wire(self, data: bytes) -> None:
+        if self.closed:
+            # The socket's number may be another connection's by now.
+            return
         self._wire.append(data)
         if len(self._wire) > self.max_pending:
             self.on_slow()
@@ -355,6 +361,8 @@ class Channel(Link):
         self.sock.close()
         self.host.freed_memory.note(self.let_go())
         self._wire.clear()
+        # Of what is closed only a record stays; TLS's memory goes now.
+        self.filters = []
         self.on_closed(reason)
 
     def _say_goodbye(self, reason: ClosedReason) -> None:

@@ -83,6 +83,7 @@ class TlsFilter:
         self.ended = False
         self._begun = False
         self._ready = False
+        self._is_disowned = False
 
     @property
     def ready(self) -> bool:
@@ -123,8 +124,14 @@ class TlsFilter:
             rest = rest[self.tls.write(rest) :]
         return self._out.read()
 
+    def disown(self) -> None:
+        """Let nobody resume this session: TLS forgets one that ends without a farewell."""
+        self._is_disowned = True
+
     def farewell(self, reason: ClosedReason) -> bytes:
         """Say that the encrypted stream ends here."""
+        if self._is_disowned:
+            return b""
         with contextlib.suppress(ssl.SSLError):
             self.tls.unwrap()
         return self._out.read()

@@ -25,6 +25,8 @@ cdef enum:
     LINE_TOO_LONG = -2
     ARGUMENTS_MAX = 6
     SIZE_BAD = -1
+    # Longest size that is taken, in digits: below a gigabyte.
+    SIZE_DIGITS_MAX = 9
 
 
 cdef struct Argument:
@@ -37,6 +39,18 @@ cdef struct Line:
     # What stands behind the operation, without the line's end.
     const uint8_t* text
     size_t text_size
+
+
+cdef inline int64_t parse_size(const Argument* argument) noexcept nogil:
+    cdef int64_t value = 0
+    cdef uint32_t at
+    if argument.size == 0 or argument.size > SIZE_DIGITS_MAX:
+        return SIZE_BAD
+    for at in range(argument.size):
+        if argument.text[at] < 48 or argument.text[at] > 57:
+            return SIZE_BAD
+        value = value * 10 + (argument.text[at] - 48)
+    return value
 
 
 cdef struct PublishLine:
@@ -102,5 +116,4 @@ cdef Py_ssize_t read_line(
 cdef int split_arguments(
     const uint8_t* text, size_t size, Argument* arguments, bint at_line_ends
 ) noexcept nogil
-cdef int64_t parse_size(const Argument* argument) noexcept nogil
 cdef int put_number(uint8_t* out, uint64_t value) noexcept nogil

@@ -13,8 +13,6 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr
 
 cdef enum:
-    # Longest size that is taken, in digits: below a gigabyte.
-    SIZE_DIGITS_MAX = 9
     # Longest word of an operation: connect.
     WORD_MAX = 7
 
@@ -161,18 +159,6 @@ cdef int split_arguments(
         arguments[count].size = <uint32_t>(at - begin)
         count += 1
     return count
-
-
-cdef int64_t parse_size(const Argument* argument) noexcept nogil:
-    cdef int64_t value = 0
-    cdef uint32_t at
-    if argument.size == 0 or argument.size > SIZE_DIGITS_MAX:
-        return SIZE_BAD
-    for at in range(argument.size):
-        if argument.text[at] < 48 or argument.text[at] > 57:
-            return SIZE_BAD
-        value = value * 10 + (argument.text[at] - 48)
-    return value
 
 
 cdef int put_number(uint8_t* out, uint64_t value) noexcept nogil:

@@ -64,6 +64,12 @@ cdef class Link(Receiver):
     cdef public bint slow
     # A receiver of this link's last messages is far behind.
     cdef bint stall_wanted
+    # What the last publish's subject matched, borrowed from the sublist while its epoch lasts.
+    cdef void* latest
+    cdef uint64_t latest_epoch
+    cdef bint latest_nobody
+    cdef uint8_t latest_size
+    cdef uint8_t[48] latest_subject
     # An unfinished operation, and how many bytes it takes at least.
     cdef uint8_t* tail
     cdef size_t tail_used
@@ -78,6 +84,7 @@ cdef class Link(Receiver):
 
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1
     cdef int consume(self, const uint8_t* data, size_t size) except -1
+    cdef int _consume_read(self, uint8_t* data, size_t size) except -1
     cdef Py_ssize_t _parse(self, const uint8_t* data, size_t size) except -2
     cdef Py_ssize_t _publish(
         self, const uint8_t* start, size_t available, size_t line_bytes, const Line* line,
@@ -86,6 +93,7 @@ cdef class Link(Receiver):
     cdef Py_ssize_t _publish_plain(self, const uint8_t* start, size_t available) except -2
     cdef int _take(self, const Frame* frame) except -1
     cdef int _route(self, const Frame* frame) except -1
+    cdef Matches _look_up(self, const Frame* frame)
     cdef int _pass_on(self, const Frame* frame) except -1
     cdef int _control(self, const Line* line) except -1
     cdef int _take_subscribe(self, const Line* line) except -1

@@ -23,7 +23,9 @@ from penstock.protocol.operations cimport (
     Line, PublishLine, parse_size, put_number, read_line, read_publish, split_arguments,
 )
 from penstock.routing.outbox cimport Outbox
-from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
+from penstock.routing.sublist cimport (
+    Frame, Matches, Receiver, Sublist, Subscription, same_text,
+)
 
 cdef extern from "sys/socket.h" nogil:
     ssize_t c_recv "recv"(int fd, void* data, size_t size, int flags)
@@ -40,6 +42,8 @@ cdef extern from "time.h" nogil:
 
 cdef enum:
     READ_BYTES = 131072
+    # Room before what is read, for an operation that began in the read before.
+    HEADROOM = 65536
     # An outbox this full is sent in the middle of a buffer, so that it stays in the caches.
     SEND_EARLY = 131072
     # What one link may cost before others get their turn, some milliseconds, in deliveries. What
@@ -58,7 +62,7 @@ cdef class Hub:
     """What the links of one server share."""
 
     def __cinit__(self):
-        self.buffer = <uint8_t*>malloc(READ_BYTES)
+        self.buffer = <uint8_t*>malloc(HEADROOM + READ_BYTES)
         if self.buffer == NULL:
             raise MemoryError
         self.buffer_bytes = READ_BYTES
@@ -241,7 +245,7 @@ cdef class Link(Receiver):
         cdef int turns = 0
         self.spent = 0
         while not self.closed and not self.held and turns < 4:
-            got = c_recv(self.fd, self.hub.buffer, self.hub.buffer_bytes, MSG_DONTWAIT)
+            got = c_recv(self.fd, self.hub.buffer + HEADROOM, self.hub.buffer_bytes, MSG_DONTWAIT)
             if got < 0:
                 if errno == EINTR:
                     continue
@@ -251,7 +255,7 @@ cdef class Link(Receiver):
             if got == 0:
                 self.on_end()
                 break
-            self.consume(self.hub.buffer, got)
+            self._consume_read(self.hub.buffer + HEADROOM, got)
             turns += 1
             if <size_t>got < self.hub.buffer_bytes:
                 break
@@ -280,6 +284,20 @@ cdef class Link(Receiver):
         if self.tail_used and not self.closed:
             self._consume_tail()
         self.hub.flush()
+        self._stall_if_wanted()
+
+    cdef int _consume_read(self, uint8_t* data, size_t size) except -1:
+        # As `consume`, with HEADROOM before `data`: what was kept is put there, so that only it is
+        # copied and not all that came.
+        cdef size_t kept = self.tail_used
+        if 0 < kept <= HEADROOM and kept + size >= self.tail_wanted:
+            memcpy(data - kept, self.tail, kept)
+            self.tail_used = 0
+            self.consume(data - kept, kept + size)
+            if self.tail_used == 0 and self.tail_room > TAIL_KEPT:
+                self._free_tail()
+            return 0
+        return self.consume(data, size)
 
     cdef int consume(self, const uint8_t* data, size_t size) except -1:
         cdef Py_ssize_t used
@@ -318,10 +336,13 @@ cdef class Link(Receiver):
         self.tail_used = self.tail_room = self.tail_wanted = 0
 
     def let_go(self):
-        """Give back the memory of what came in part and of what was not sent; for a closed link."""
+        """Free what came in part and what was not sent, of a closed link; give how many bytes."""
+        cdef size_t freed = self.out.room
         self.out.release()
         if not self.parsing:
+            freed += self.tail_used
             self._free_tail()
+        return freed
 
     cdef int _keep_tail(self, const uint8_t* data, size_t size) except -1:
         cdef size_t room = self.tail_room if self.tail_room else 512
@@ -495,19 +516,42 @@ cdef class Link(Receiver):
         return self._pass_on(frame)
 
     cdef int _pass_on(self, const Frame* frame) except -1:
-        cdef int taken = route(self.hub, self.sublist, self, frame)
-        if not taken:
+        cdef Matches found = None
+        cdef bint is_nobody
+        cdef int taken = 0
+        if (
+            frame.subject_size == self.latest_size and self.latest_epoch == self.sublist.epoch
+            and same_text(self.latest_subject, frame.subject, frame.subject_size)
+        ):
+            is_nobody = self.latest_nobody
+            if not is_nobody:
+                found = <Matches>self.latest
+        else:
+            found = self._look_up(frame)
+            is_nobody = found.is_nobody
+        if not is_nobody:
+            taken = _route_to(self.hub, found, self, frame)
+            _spend(self, taken)
+        if not taken and self.no_responders and frame.reply_size:
             self._answer_no_responders(frame)
-        _spend(self, taken)
         return 0
+
+    cdef Matches _look_up(self, const Frame* frame):
+        # Who subscribed to the frame's subject; remembered for the next publish, where it can be.
+        cdef Matches found = self.sublist.match(frame.subject, frame.subject_size)
+        self.latest_size = 0
+        if found.is_kept and frame.subject_size <= sizeof(self.latest_subject):
+            self.latest = <void*>found
+            self.latest_epoch = self.sublist.epoch
+            self.latest_nobody = found.is_nobody
+            self.latest_size = <uint8_t>frame.subject_size
+            memcpy(self.latest_subject, frame.subject, frame.subject_size)
+        return found
 
     cdef int _answer_no_responders(self, const Frame* frame) except -1:
         # Nobody got a request: its sender is told, on its own subscription to the reply.
         cdef Subscription subscription
-        cdef Matches found
-        if not self.no_responders or not frame.reply_size:
-            return 0
-        found = self.sublist.match(frame.reply, frame.reply_size)
+        cdef Matches found = self.sublist.match(frame.reply, frame.reply_size)
         for subscription in found.plain:
             if subscription.receiver is self and not subscription.closed:
                 subject = frame.subject[:frame.subject_size]
@@ -794,11 +838,17 @@ cdef int _spread(Hub hub, Matches found, Link source, const Frame* frame) except
 
 
 cdef int route(Hub hub, Sublist sublist, Link source, const Frame* frame) except -1:
+    # Deliver to whoever subscribed to the frame's subject; how many took it.
+    cdef Matches found = sublist.match(frame.subject, frame.subject_size)
+    return 0 if found.is_nobody else _route_to(hub, found, source, frame)
+
+
+cdef int _route_to(Hub hub, Matches found, Link source, const Frame* frame) except -1:
     # As `_spread`, while the hub knows whose message it is; a service may publish within.
     cdef void* outer = hub.source
     hub.source = NULL if source is None else <void*>source
     try:
-        return _spread(hub, sublist.match(frame.subject, frame.subject_size), source, frame)
+        return _spread(hub, found, source, frame)
     finally:
         hub.source = outer
 

@@ -1,8 +1,28 @@
 # Subscriptions by subject; see sublist.pyx.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
 
 from penstock.subjects cimport SubjectFilter
+
+
+cdef inline bint same_text(const uint8_t* one, const uint8_t* other, size_t size) noexcept nogil:
+    # As memcmp, without a call for the length of most subjects.
+    cdef uint64_t a, b, c, d
+    cdef uint32_t e, f, g, h
+    if 8 <= size <= 16:
+        memcpy(&a, one, 8)
+        memcpy(&b, other, 8)
+        memcpy(&c, one + size - 8, 8)
+        memcpy(&d, other + size - 8, 8)
+        return a == b and c == d
+    if 4 <= size < 8:
+        memcpy(&e, one, 4)
+        memcpy(&f, other, 4)
+        memcpy(&g, one + size - 4, 4)
+        memcpy(&h, other + size - 4, 4)
+        return e == f and g == h
+    return memcmp(one, other, size) == 0
 
 
 cdef struct Frame:
@@ -49,6 +69,10 @@ cdef class Matches:
     # What it is remembered under: the subject, or all of it before the last token.
     cdef bytes subject
     cdef bint is_any_last
+    # Nobody subscribed.
+    cdef bint is_nobody
+    # The sublist holds it, until its epoch ends.
+    cdef bint is_kept
     # Where it is remembered, and which of those that are.
     cdef uint32_t slot
     cdef uint32_t place
@@ -92,6 +116,8 @@ cdef class Sublist:
     cdef Slot* slots
     # The remembered answers, and how many subscriptions they hold together.
     cdef list kept
+    # Moves with every remembered answer that is let go; no two sublists are ever at the same.
+    cdef uint64_t epoch
     cdef size_t remembered
 
     cdef Matches match(self, const uint8_t* subject, size_t size)

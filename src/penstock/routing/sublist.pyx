@@ -24,6 +24,8 @@ cdef enum:
     # to everything would otherwise stand in the answer of every subject.
     REMEMBERED_MAX = 1048576
 
+cdef uint64_t sublists_made = 0
+
 
 cdef class Receiver:
     """Who is given messages."""
@@ -212,25 +214,16 @@ cdef inline uint64_t hash_subject(const uint8_t* text, size_t size) noexcept nog
     return value ^ (value >> 17)
 
 
-cdef inline bint same_text(const uint8_t* one, const uint8_t* other, size_t size) noexcept nogil:
-    # As memcmp, without a call for the length of most subjects.
-    cdef uint64_t a, b, c, d
-    if size < 8 or size > 16:
-        return memcmp(one, other, size) == 0
-    memcpy(&a, one, 8)
-    memcpy(&b, other, 8)
-    memcpy(&c, one + size - 8, 8)
-    memcpy(&d, other + size - 8, 8)
-    return a == b and c == d
-
-
 cdef class Sublist:
     """The subscriptions of one account; see the module."""
 
     def __cinit__(self):
+        global sublists_made
         self.root = Node(b"")
         self.slots = NULL
         self.kept = []
+        sublists_made += 1
+        self.epoch = sublists_made << 40
 
     def __dealloc__(self):
         free(self.slots)
@@ -285,21 +278,30 @@ cdef class Sublist:
         if self.kept:
             for found in self.kept:
                 self.slots[found.slot].matches = NULL
+                found.is_kept = False
             self.kept = []
             self.remembered = 0
+            self.epoch += 1
         return 0
 
     cdef Matches match(self, const uint8_t* subject, size_t size):
         cdef uint64_t value, start_value = 0
         cdef size_t start = size
+        cdef Slot* slot
         cdef Matches found
         if size and subject[size - 1] == 46:
             # Reaches nobody, and is the key of what others share.
             return self._find(subject[:size])
         value = hash_subject(subject, size)
-        found = self._recall(value, subject, size)
-        if found is not None:
-            return found
+        if self.slots != NULL:
+            # As `_recall`, in place: nearly every publish ends here.
+            slot = &self.slots[value & (SLOTS - 1)]
+            if slot.hash == value and slot.matches != NULL:
+                found = <Matches>slot.matches
+                if <size_t>len(found.subject) == size and (
+                    same_text(<const uint8_t*><const char*>found.subject, subject, size)
+                ):
+                    return found
         # Every request has a reply of its own, which only its last token tells from the others.
         while start and subject[start - 1] != 46:
             start -= 1
@@ -345,11 +347,14 @@ cdef class Sublist:
             found.place = old.place
             self.kept[found.place] = found
             self.remembered -= old.size()
+            old.is_kept = False
+            self.epoch += 1
         else:
             found.place = <uint32_t>len(self.kept)
             self.kept.append(found)
         slot.hash = value
         slot.matches = <void*>found
+        found.is_kept = True
         self.remembered += found.size()
         if self.remembered > REMEMBERED_MAX:
             self._forget()
@@ -363,6 +368,7 @@ cdef class Sublist:
         if b"" not in tokens:
             found.is_any_last = _collect(self.root, tokens, found.plain, groups)
         found.queues = list(groups.values())
+        found.is_nobody = not found.plain and not found.queues
         return found
 
     def matches(self, bytes subject not None):

@@ -68,6 +68,9 @@ def server_context(
         _load_authorities(context, ca_file)
     if verify:
         context.verify_mode = ssl.CERT_REQUIRED
+        # A ticket would let a client in whose certificate has ended since.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
         if not ca_file:
             context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
     return context
@@ -182,3 +185,15 @@ def describe(connection: ssl.SSLObject) -> TlsDescription | None:
 def peer_certificate(connection: ssl.SSLObject) -> PeerCertificate | None:
     """Give the certificate that a client showed and TLS verified; None for none."""
     return find_peer_certificate(connection.getpeercert(binary_form=True))
+
+
+def has_expired(connection: ssl.SSLObject, now_ns: int) -> bool:
+    """Tell whether a client goes on with a session whose certificate has ended since.
+
+    TLS verifies a certificate when a session begins, and not again when it is resumed. TLS 1.2
+    resumes sessions without tickets too, and Python cannot forbid it.
+    """
+    shown = connection.getpeercert()
+    if not connection.session_reused or not shown:
+        return False
+    return ssl.cert_time_to_seconds(str(shown["notAfter"])) * 10**9 < now_ns

@@ -48,13 +48,15 @@ def tls_terms(tls: TlsOptions | None, clock: Clock, *, is_optional: bool) -> Tls
 
 def note_encryption(connection: Connection, tls: ssl.SSLObject, terms: TlsTerms | None) -> str:
     """Keep what monitoring and authentication need of a handshake; a reason to refuse, or ""."""
-    from penstock.security.tls import describe, peer_certificate
+    from penstock.security.tls import describe, has_expired, peer_certificate
 
     described = describe(tls)
     if described is not None:
         connection.tls_version = described.version
         connection.tls_cipher = described.cipher_suite
     connection.peer_certificate = peer_certificate(tls)
+    if has_expired(tls, connection.host.clock.now_ns()):
+        return "tls: failed to verify certificate: certificate has expired"
     return "" if is_pinned(connection, terms) else "certificate not pinned"
 
 

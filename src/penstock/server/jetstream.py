@@ -30,10 +30,15 @@ from penstock.net.connection import Connection
 from penstock.routing.link import Service
 from penstock.routing.sublist import Sublist, Subscription
 from penstock.security.identifiers import UniqueIds
-from penstock.server.jetstream_resources import announce, make_resources, storage_policy
+from penstock.server.jetstream_resources import (
+    announce,
+    batch_room,
+    make_resources,
+    storage_policy,
+)
 from penstock.server.monitoring import user_of
 from penstock.server.version import NATS_VERSION
-from penstock.store.vfs import OsFileSystem
+from penstock.store.vfs import FileSystem, OsFileSystem
 from penstock.stream.account import AccountStreams
 from penstock.stream.allowances import AccountLimits, ServerLimits, TierLimits
 from penstock.stream.config import StorageType
@@ -65,16 +70,18 @@ class JetStreamService:
         self.options = options
         self.hub = server.hub
         self.clock = server.clock
-        self.files = OsFileSystem()
+        self.files: FileSystem = OsFileSystem()
         self.domain = options.domain
         self.strict = options.strict
         self.policy = storage_policy(options)
+        self.batch_room = batch_room(options.limits.batch)
         try:
             self.resources = make_resources(options)
         except UsageError as error:
             raise UsageError(f"Can't start JetStream: {error}") from None
         self.accounts: dict[str, AccountStreams] = {}
         self._doors: dict[str, _Door] = {}
+        self._direct: dict[str, DirectGets] = {}
         self._ids = UniqueIds(server.random_bytes)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -201,11 +208,11 @@ class JetStreamService:
     ) -> None:
         path = os.path.join(self.resources.path, name)
         account = AccountStreams(self, name, sublist, path, limits)
-        direct = DirectGets(self, sublist)
-        account.watchers.append(direct.follow)
+        self._direct[name] = DirectGets(self, sublist)
+        account.watchers.append(self._direct[name].follow)
         self.accounts[name] = account
         for stream in account.recover(threads):
-            state, took_ns = stream.store.state(), stream.store.recovery.duration_ns
+            state, took_ns = stream.store.state(), stream.store.report.duration_ns
             took = format_duration(took_ns // 1_000_000 * 1_000_000)
             which = f"stream '{name} > {stream.name}'"
             self.log("INF", f"  Restored {state.messages:,} messages for {which} in {took}")
@@ -215,6 +222,7 @@ class JetStreamService:
     def _disable(self, name: str) -> None:
         account = self.accounts.pop(name, None)
         if account is not None:
+            self._direct.pop(name).close()
             account.stop()
 
     def stop(self) -> None:

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.config.options_jetstream import JetStreamOptions
+from penstock.config.options_jetstream import BatchLimitsOptions, JetStreamOptions
 from penstock.errors import UsageError
 from penstock.format.envelope import Cipher, StoreKey
+from penstock.stream.batch_room import BatchRoom
 from penstock.stream.storage import StoragePolicy
 from penstock.stream.versioning import API_LEVEL
 
@@ -93,6 +94,17 @@ def storage_policy(options: JetStreamOptions) -> StoragePolicy:
         key=StoreKey(options.key.encode()) if options.key else None,
         previous_key=StoreKey(options.previous_key.encode()) if options.previous_key else None,
     )
+
+
+def batch_room(options: BatchLimitsOptions) -> BatchRoom:
+    """Give the bounds of batches; those that the options do not name are the built-in ones."""
+    bounds = {
+        "per_stream_max": options.max_inflight_per_stream,
+        "total_max": options.max_inflight_total,
+        "messages_max": options.max_msgs,
+        "idle_ns_max": options.timeout_ns,
+    }
+    return BatchRoom(**{name: bound for name, bound in bounds.items() if bound > 0})
 
 
 def announce(resources: Resources, options: JetStreamOptions, say: Callable[[str], None]) -> None:

@@ -31,6 +31,7 @@ from penstock.config.load import Loaded, load
 from penstock.config.options import SYSTEM_ACCOUNT, ServerOptions
 from penstock.config.urls import join_host_port
 from penstock.errors import CannotListen, CannotLog, PenstockError, UsageError
+from penstock.server.jetstream_resources import node_name
 from penstock.server.lame_duck import let_clients_go
 from penstock.server.log import Log
 from penstock.server.ports_file import ports_path, urls, write_pid_file, write_ports_file
@@ -134,6 +135,9 @@ class _Process:
         log.line("INF", f"  Git:      [{GIT_COMMIT}]")
         log.line("DBG", f"  Go build: {GO_VERSION}")
         log.line("INF", f"  Name:     {server.name}")
+        jetstream = server.options.jetstream
+        if jetstream is not None and jetstream.enabled:
+            log.line("INF", f"  Node:     {node_name(server.name)}")
         log.line("INF", f"  ID:       {server.server_id}")
         if server.identities.authenticator.has_plain_passwords:
             log.line("WRN", "Plaintext passwords detected, use nkeys or bcrypt")

@@ -161,6 +161,7 @@ class Server:
             "client_id": connection.cid,
             "client_ip": connection.ip if connection.peer_known else None,
             "nonce": connection.nonce or None,
+            "domain": self.jetstream.domain or None if self.jetstream is not None else None,
             "ldm": _true(lame),
             "connect_info": _true(connect_info),
             "remote_account": identity.account_name if identity is not None else None,
@@ -344,12 +345,26 @@ class Server:
             port = self.options.http_port or self.options.https_port
             raise _cannot_listen("monitoring", self.options.http_host, port, error) from None
         self.system.start()
-        jetstream = self.options.jetstream
-        if jetstream is not None and jetstream.enabled:
-            self.jetstream = JetStreamService(self, jetstream)
-            self.jetstream.start()
+        try:
+            self.serve_jetstream()
+        except UsageError:
+            self.close_doors()
+            raise
         for listener in self._listeners:
             listener.start()
+
+    def serve_jetstream(self) -> None:
+        """Keep streams, or no longer, as the options say; raises UsageError."""
+        options = self.options.jetstream
+        is_wanted = options is not None and options.enabled
+        if self.jetstream is not None and is_wanted:
+            self.jetstream.serve_accounts()
+        elif self.jetstream is not None:
+            self.jetstream.stop()
+            self.jetstream = None
+        elif options is not None and options.enabled:
+            self.jetstream = JetStreamService(self, options)
+            self.jetstream.start()
 
     def _listen(self, host: str, port: int, accept: Callable[[socket.socket], None]) -> Listener:
         _check_port("clients", host, port)

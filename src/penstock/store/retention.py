@@ -13,6 +13,7 @@ from penstock.errors import LimitReached, UsageError
 from penstock.limits import SEQUENCE_MAX
 from penstock.store.engine import Engine
 from penstock.store.interface import Discard, NewMessage
+from penstock.store.questions import find_next
 
 EXPIRE_BATCH = 4096
 """Messages whose time to live ran out that are removed in one go."""
@@ -163,10 +164,10 @@ def _next_ageing(engine: Engine, seq: int) -> tuple[int, int] | None:
     seq = max(seq, ledger.first_seq)
     if seq == ledger.first_seq and seq not in engine.expiries.lasting:
         return seq, ledger.first_time_ns
-    found = ledger.find_next(None, seq)
+    found = find_next(ledger, None, seq)
     while found is not None and found in engine.expiries.lasting:
         _, last = next(engine.expiries.lasting.ranges_between(found, SEQUENCE_MAX))
-        found = ledger.find_next(None, last + 1)
+        found = find_next(ledger, None, last + 1)
     if found is None:
         return None
     block, _, _ = ledger.place_of(found)

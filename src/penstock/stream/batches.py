@@ -177,8 +177,7 @@ class AtomicBatches:
         seq = 0
         for message in messages:
             # Of what nobody wants there is nothing to be kept together.
-            is_wanted = publishing.is_wanted(message)
-            seq = publishing.store([message]) if is_wanted else publishing.skip(message)
+            seq = publishing.keep(message)
         return seq
 
     # Coming to nothing

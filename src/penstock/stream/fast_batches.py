@@ -207,8 +207,7 @@ class FastBatches:
         try:
             publishing.transform(message)
             Staged(publishing).add(message)
-            is_wanted = publishing.is_wanted(message)
-            seq = publishing.store([message]) if is_wanted else publishing.skip(message)
+            seq = publishing.keep(message)
         except AlreadyThere as known:
             self._pass_over(batch, place, reply, known)
             return

@@ -58,11 +58,12 @@ class StreamFeeds:
         return begun + new, ended
 
     def _keep_positions(self, new: list[Source]) -> None:
-        if self.sources and self._positions is None:
-            self._positions = PositionKeeper(self.stream)
         if self._positions is not None:
-            self._positions.find(new)
             self._positions.follow(self.sources)
+        elif self.sources:
+            self._positions = PositionKeeper(self.stream)
+            self._positions.recover(self.sources)
+        if self._positions is not None:
             for source in new:
                 source.on_progress = self._positions.note
 

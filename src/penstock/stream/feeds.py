@@ -101,6 +101,7 @@ class Feed(ABC):
         self.position = 0
         self.error: ApiError | None = None
         self.reader: Reader | None = None
+        self._heard_ns = 0
         pairs = origin.subject_transforms
         patterns = [pair.src for pair in pairs] if pairs else [origin.filter_subject]
         self.patterns: tuple[str, ...] = () if "" in patterns else tuple(patterns)
@@ -138,6 +139,7 @@ class Feed(ABC):
         if self.reader is not None:
             self.reader.stop()
             self.reader = None
+            self._heard_ns = self.stream.host.clock.now_ns()
 
     def info(self) -> StreamSourceInfo:
         """Tell how the feed gets on."""
@@ -147,7 +149,7 @@ class Feed(ABC):
             external=origin.external,
             lag=reader.lag() if reader else 0,
             seq=self.shown_position(),
-            active=reader.active_ns() if reader else -1,
+            active=self._active_ns(),
             error=OriginFault(error.code, error.err_code, error.description) if error else None,
             filter_subject=origin.filter_subject,
             subject_transforms=origin.subject_transforms,
@@ -156,3 +158,8 @@ class Feed(ABC):
     def shown_position(self) -> int:
         """Give the position as it is told; 0 where it is not."""
         return self.position
+
+    def _active_ns(self) -> int:
+        if self.reader is not None:
+            return self.reader.active_ns()
+        return self.stream.host.clock.now_ns() - self._heard_ns if self._heard_ns else -1

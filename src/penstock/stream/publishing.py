@@ -43,8 +43,8 @@ from penstock.stream.messages import (
     ROLLUP_SUBJECT,
     STREAM_SOURCE,
     Message,
-    record_size,
     Place,
+    record_size,
 )
 from penstock.stream.schedules import Schedules
 from penstock.subjects import SubjectFilter
@@ -122,10 +122,7 @@ class Publishing:
             if known_seq:
                 self.answer(reply, known_seq, self.stream.ingest.duplicate_ack(known_seq))
                 return
-            if not self.is_wanted(message):
-                seq = self.skip(message)
-            else:
-                seq = self.store([message])
+            seq = self.keep(message)
         except ApiError as error:
             self.refuse(reply, error)
             return
@@ -209,6 +206,10 @@ class Publishing:
         if self.stream.config.retention is not RetentionPolicy.INTEREST:
             return True
         return self.has_interest(message.subject)
+
+    def keep(self, message: Message) -> int:
+        """Store a message that was judged, or pass over it; give its sequence."""
+        return self.store([message]) if self.is_wanted(message) else self.skip(message)
 
     def skip(self, message: Message) -> int:
         """Pass over a message that nobody wants; give the sequence that it would have had."""

@@ -2,31 +2,38 @@
 
 The newest mark of a source tells it, but marks go with their messages: they expire, are consumed
 and purged. So the positions are written down now and then, together with the stream's own last
-sequence at that time, and after a restart only what was stored since is searched for marks.
+sequence at that time, and after a restart only what was stored since is searched for marks. A
+source that was taken out and comes back goes on where it was, as long as its last message is there.
 
 What always holds: a position that is written down counts nothing that is not durable in the stream.
 
-One thread: the event loop's, or the one that starts a server.
+One thread: the event loop's.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.documents.decoding import decode
 from penstock.documents.encoding import encode
 from penstock.documents.shapes import Int, Uint64
-from penstock.errors import InvalidDocument, RecordNotFound
-from penstock.limits import SOURCE_POSITIONS_BYTES_MAX, SOURCE_POSITIONS_INTERVAL_S
+from penstock.errors import CorruptStore, InvalidDocument, RecordNotFound
+from penstock.limits import (
+    FORMER_SOURCES_MAX,
+    SOURCE_POSITIONS_BYTES_MAX,
+    SOURCE_POSITIONS_INTERVAL_S,
+)
+from penstock.store.block_files import StoredMessage
 from penstock.store.vfs import write_atomically
 from penstock.stream.config import StorageType
 from penstock.stream.headers import value_of
 from penstock.stream.messages import STREAM_SOURCE
-from penstock.stream.source_marks import SourceName, read_mark
+from penstock.stream.source_marks import Mark, SourceName, read_mark
 from penstock.stream.sources import Source
 
 if TYPE_CHECKING:
@@ -46,6 +53,34 @@ class Position(msgspec.Struct, frozen=True):
     destinations: str = ""
     seq: Uint64 = 0
     identity: str = ""
+    stored_seq: Uint64 = 0
+    """The stream's own sequence of the last message from there; 0 for none."""
+
+    is_former: bool = False
+    """The stream takes no more from there."""
+
+    @property
+    def name(self) -> SourceName:
+        """The source's name."""
+        return SourceName(self.place, self.patterns, self.destinations)
+
+    @classmethod
+    def of(cls, source: Source) -> Self:
+        """Make it of a source."""
+        name = source.name
+        return cls(
+            name.place,
+            name.patterns,
+            name.destinations,
+            source.position,
+            source.identity,
+            source.stored_seq,
+        )
+
+    def give(self, source: Source) -> None:
+        """Let a source go on here."""
+        source.position, source.identity = self.seq, self.identity
+        source.stored_seq = self.stored_seq
 
 
 class Positions(msgspec.Struct, frozen=True):
@@ -61,7 +96,8 @@ class PositionKeeper:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._sources: Sequence[Source] = ()
+        self._sources: dict[SourceName, Source] = {}
+        self._former: dict[SourceName, Position] = {}
         self._path = os.path.join(stream.folder.path, DOCUMENT_NAME)
         self._written = Positions()
         self._next: Positions | None = None
@@ -70,19 +106,20 @@ class PositionKeeper:
         self._timer: asyncio.TimerHandle | None = None
         stream.on_durable.append(self._on_durable)
 
-    def follow(self, sources: Sequence[Source]) -> None:
-        """Write down the positions of these from now on."""
-        self._sources = sources
-
-    def find(self, sources: Sequence[Source]) -> None:
-        """Give each its position, as far as it can be known."""
+    def recover(self, sources: Sequence[Source]) -> None:
+        """Give a stream's first sources their positions, as far as they can be known."""
+        self._sources = {source.name: source for source in sources}
         known = self._read()
-        wanted = {source.name: source for source in sources}
+        wanted = dict(self._sources)
         self._find_marks(wanted, known.through_seq)
         for each in known.sources:
-            source = wanted.get(SourceName(each.place, each.patterns, each.destinations))
-            if source is not None:
-                source.position, source.identity = each.seq, each.identity
+            source = wanted.get(each.name)
+            if each.is_former:
+                self._former[each.name] = each
+            elif source is not None:
+                each.give(source)
+            elif each.name not in self._sources:
+                self._leave(each)
 
     def _find_marks(self, wanted: dict[SourceName, Source], through_seq: int) -> None:
         """Take the newest mark of each, looking back to `through_seq`; take out what was found."""
@@ -93,12 +130,37 @@ class PositionKeeper:
                 message = store.load_previous(seq)
             except RecordNotFound:
                 return
-            value = value_of(message.headers, STREAM_SOURCE) if message.headers else None
-            mark = read_mark(value) if value else None
+            mark = _mark_of(message)
             if mark is not None and message.seq > through_seq and mark.name in wanted:
                 source = wanted.pop(mark.name)
                 source.position, source.identity = mark.seq, mark.identity
+                source.stored_seq = message.seq
             seq = message.seq - 1
+
+    def follow(self, sources: Sequence[Source]) -> None:
+        """Go over to other sources; those that come back go on where they were."""
+        before = self._sources
+        self._sources = {source.name: source for source in sources}
+        for name, source in before.items():
+            if name not in self._sources:
+                self._leave(Position.of(source))
+        for name, source in self._sources.items():
+            former = self._former.pop(name, None)
+            if name not in before and former is not None and self._has(former):
+                former.give(source)
+        self.note()
+
+    def _leave(self, position: Position) -> None:
+        if len(self._former) < FORMER_SOURCES_MAX:
+            self._former[position.name] = replace(position, is_former=True)
+
+    def _has(self, former: Position) -> bool:
+        """Tell whether the last message of a former source is still there."""
+        try:
+            mark = _mark_of(self._stream.store.load(former.stored_seq))
+        except (RecordNotFound, CorruptStore):
+            return False
+        return mark is not None and mark.name == former.name
 
     def _read(self) -> Positions:
         files = self._stream.host.files
@@ -137,20 +199,9 @@ class PositionKeeper:
         self._on_durable()
 
     def _current(self) -> Positions:
-        return Positions(
-            DOCUMENT_VERSION,
-            self._stream.store.last_seq,
-            tuple(
-                Position(
-                    source.name.place,
-                    source.name.patterns,
-                    source.name.destinations,
-                    source.position,
-                    source.identity,
-                )
-                for source in self._sources
-            ),
-        )
+        here = tuple(map(Position.of, self._sources.values()))
+        last_seq = self._stream.store.last_seq
+        return Positions(DOCUMENT_VERSION, last_seq, here + tuple(self._former.values()))
 
     def _on_durable(self) -> None:
         if self._next is not None and self._next.through_seq <= self._stream.store.durable_seq:
@@ -173,6 +224,11 @@ class PositionKeeper:
         self._stream.on_durable.remove(self._on_durable)
         if self._timer is not None:
             self._timer.cancel()
-        if self._is_kept and self._sources and not is_deleted:
+        if self._is_kept and not is_deleted:
             self._stream.store.flush()
             self._write(self._current())
+
+
+def _mark_of(message: StoredMessage) -> Mark | None:
+    value = value_of(message.headers, STREAM_SOURCE) if message.headers else None
+    return read_mark(value) if value else None

@@ -32,6 +32,9 @@ class Source(Feed):
         self.identity = ""
         """Which stream the position counts in; empty where that is not known."""
 
+        self.stored_seq = 0
+        """The stream's own sequence of the last message from there; 0 for none."""
+
         self.on_progress: Callable[[], None] | None = None
         """Called when the position has changed."""
 
@@ -126,7 +129,7 @@ class Source(Feed):
         publishing = self.stream.publishing
         if len(together) > 1:
             try:
-                publishing.store([message for _, message in together])
+                self.stored_seq = publishing.store([message for _, message in together])
             except ApiError:
                 pass
             else:
@@ -135,7 +138,7 @@ class Source(Feed):
         while together:
             seq, message = together[0]
             if publishing.is_wanted(message):
-                publishing.store([message])
+                self.stored_seq = publishing.store([message])
             else:
                 publishing.skip(message)
             self.position = seq

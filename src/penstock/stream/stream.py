@@ -26,6 +26,7 @@ from penstock.routing.link import Hub
 from penstock.routing.sublist import Sublist, Subscription
 from penstock.store.filestore import FileStore
 from penstock.store.vfs import FileSystem
+from penstock.stream.audience import Audience, NoAudience
 from penstock.stream.batch_room import BatchRoom
 from penstock.stream.config import StorageType, StreamConfig
 from penstock.stream.folders import StreamFolder
@@ -86,6 +87,8 @@ class Stream:
         self.on_durable: list[Callable[[], None]] = []
         """Called when something has become durable, behind the acknowledgements of it."""
 
+        self.consumers: Audience = NoAudience()
+
         self._durable_seq = 0
         self._is_release_due = False
         self._expiry: asyncio.TimerHandle | None = None
@@ -121,7 +124,7 @@ class Stream:
     @property
     def consumer_count(self) -> int:
         """How many consumers it has."""
-        return 0
+        return self.consumers.count
 
     # Coming and going
 
@@ -148,12 +151,14 @@ class Stream:
         if self.is_stopped:
             return
         self._leave()
+        self.consumers.stop()
         self.store.stop()
         self.ingest.release(self.store.durable_seq)
 
     def delete(self) -> None:
         """Remove the stream and everything in it."""
         self._leave()
+        self.consumers.remove()
         if self.config.storage is StorageType.FILE:
             # From here on a restart would go on with the removal.
             self.folder.begin_removal()
@@ -199,12 +204,16 @@ class Stream:
     def purge(self, subjects: SubjectFilter | None, *, seq: int = 0, keep: int = 0) -> int:
         """Remove the wanted messages below `seq` (0: all) but the newest `keep`; give how many."""
         self.ingest.finish_batch()
-        return self.store.purge(subjects, seq=seq, keep=keep)
+        purged = self.store.purge(subjects, seq=seq, keep=keep)
+        self.consumers.on_removed()
+        return purged
 
     def remove_message(self, seq: int, *, erase: bool) -> bool:
         """Remove a message, and overwrite its bytes if so asked; False where there is none."""
         self.ingest.finish_batch()
-        return self.store.erase(seq) if erase else self.store.remove(seq)
+        removed = self.store.erase(seq) if erase else self.store.remove(seq)
+        self.consumers.on_removed()
+        return removed
 
     def _committed(self, durable_seq: int) -> None:
         # In the committer's thread, or in the loop's where the store is memory.

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -27,10 +28,11 @@ import sys
 import sysconfig
 import tempfile
 import threading
-from collections.abc import Coroutine
+from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Final, Self
 
 import uvloop
 
@@ -95,11 +97,19 @@ def without_prefix(line: str) -> str:
 
 
 class ServerProcess:
-    """A server of either kind as a process of its own, with these arguments; `lines` is its log."""
+    """A server as a process of its own; `lines` is its log so far."""
 
-    def __init__(self, kind: str, *arguments: str | os.PathLike[str], settings: str = "") -> None:
-        """Start it; `settings` is configuration text, kept in a file as long as it runs."""
-        self.kind = kind
+    def __init__(
+        self,
+        command: str | Sequence[str],
+        *arguments: str | os.PathLike[str],
+        settings: str = "",
+    ) -> None:
+        """Start a kind of server, or any command that becomes one, with arguments.
+
+        `settings` is configuration text, kept in a file as long as the server runs.
+        """
+        words = command_of(command) if isinstance(command, str) else list(command)
         self.lines: list[str] = []
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-") if settings else None
         if self._folder is not None:
@@ -107,7 +117,7 @@ class ServerProcess:
             self.config_file.write_text(settings)
             arguments = ("-c", self.config_file, *arguments)
         self._process = subprocess.Popen(
-            [*command_of(kind), *arguments],
+            [*words, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -148,15 +158,31 @@ class ServerProcess:
         """The log without processes and times."""
         return [without_prefix(line) for line in self.lines]
 
-    def wait_for(self, *texts: str, after: int = 0) -> str:
-        """Wait for a line with one of the texts, of those that come after so many lines."""
+    def wait_for(self, *texts: str, after: int = 0, times: int = 1) -> str:
+        """Wait for so many lines with one of the texts, of those that come after so many lines.
+
+        Gives the last of them.
+        """
         with self._changed:
             while True:
-                for line in self.lines[after:]:
-                    if any(text in line for text in texts):
-                        return without_prefix(line)
+                found = [line for line in self.lines[after:] if any(text in line for text in texts)]
+                if len(found) >= times:
+                    return without_prefix(found[times - 1])
                 if self._is_over or not self._changed.wait(WAIT_S):
-                    raise RuntimeError(f"{self.kind} did not say {texts}:\n{self.log}")
+                    raise RuntimeError(f"the server did not say {texts}:\n{self.log}")
+
+    @property
+    def resident_bytes(self) -> int:
+        """The memory of the process that is really there."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * resource.getpagesize()
+
+    @property
+    def peak_resident_bytes(self) -> int:
+        """The most memory that the process ever had."""
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text())
+        assert found is not None
+        return int(found[1]) * 1024
 
     # Where it is
 
@@ -219,7 +245,7 @@ class ServerProcess:
             self._folder.cleanup()
         return code
 
-    def __enter__(self) -> ServerProcess:
+    def __enter__(self) -> Self:
         """Give the server itself."""
         return self
 
@@ -238,8 +264,9 @@ class ServerProcess:
 
 
 def server_process(
-    kind: str = PENSTOCK,
+    command: str | Sequence[str] = PENSTOCK,
     *,
+    config: str | os.PathLike[str] | None = None,
     settings: str = "",
     port: int = -1,
     monitor_port: int | None = None,
@@ -247,14 +274,17 @@ def server_process(
 ) -> ServerProcess:
     """Start a server as a process, and return when it is ready; leaving its block stops it.
 
-    `settings` is configuration text; `store_dir` turns JetStream on, with its data there.
+    `config` is a configuration file, `settings` is text instead of one; `store_dir` turns JetStream
+    on, with its data there.
     """
     arguments: list[str] = ["-a", "127.0.0.1", "-p", str(port)]
+    if config is not None:
+        arguments += ["-c", os.fspath(config)]
     if monitor_port is not None:
         arguments += ["-m", str(monitor_port)]
     if store_dir is not None:
         arguments += ["-js", "-sd", str(store_dir)]
-    server = ServerProcess(kind, *arguments, settings=settings)
+    server = ServerProcess(command, *arguments, settings=settings)
     try:
         server.wait_for("Server is ready")
     except BaseException:
@@ -282,23 +312,29 @@ class ServerThread:
     def __init__(self, server: EmbeddedServer) -> None:
         """Start it, and return when it is ready; raises what `start` raises."""
         self._server = server
-        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-        self._loop = self._runner.get_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="penstock server")
+        self._started: Future[asyncio.AbstractEventLoop] = Future()
+        self._stopping = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock server", daemon=True)
         self._thread.start()
         try:
-            self._do(server.start())
+            self._loop = self._started.result(WAIT_S)
         except BaseException:
-            self._end_thread()
+            self._thread.join(WAIT_S)
             raise
 
-    def _do(self, what: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(what, self._loop).result(WAIT_S)
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._live())
 
-    def _end_thread(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(WAIT_S)
-        self._runner.close()
+    async def _live(self) -> None:
+        try:
+            await self._server.start()
+        except BaseException as error:  # noqa: BLE001  # whoever started us shall have it
+            self._started.set_exception(error)
+            return
+        self._started.set_result(asyncio.get_running_loop())
+        await self._stopping.wait()
+        await self._server.close()
 
     @property
     def port(self) -> int:
@@ -322,13 +358,14 @@ class ServerThread:
 
     def reload(self, settings: str | None = None) -> None:
         """Read the configuration file again, or go on with other settings."""
-        self._do(self._server.reload(settings))
+        doing = asyncio.run_coroutine_threadsafe(self._server.reload(settings), self._loop)
+        doing.result(WAIT_S)
 
     def stop(self) -> None:
         """Stop; stopping twice does nothing."""
         if self._thread.is_alive():
-            self._do(self._server.close())
-            self._end_thread()
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join(WAIT_S)
 
     def __enter__(self) -> ServerThread:
         """Give the server itself."""

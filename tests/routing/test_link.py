@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.routing.link import Hub, Service
+from penstock.routing.hub import Hub, Service
 from penstock.routing.sublist import Sublist, Subscription
 from penstock.subjects import SubjectFilter
 from tests.routing.recording import RecordingLink

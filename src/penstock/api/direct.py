@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from penstock.api.dispatch import API_PREFIX, JetStream, needs_newer
 from penstock.api.messages import find, is_contradictory, load_last, names_nothing, start_of
 from penstock.api.requests import JSApiMsgGetRequest
+from penstock.api.streams import filter_of
 from penstock.documents.decoding import decode_one
 from penstock.documents.times import timestamp
 from penstock.errors import (
@@ -29,13 +30,12 @@ from penstock.errors import (
     RecordNotFound,
 )
 from penstock.limits import DIRECT_SUBJECTS_MAX
-from penstock.routing.link import Service
+from penstock.routing.hub import Service
 from penstock.routing.sublist import Sublist, Subscription
 from penstock.store.block_files import StoredMessage
 from penstock.stream.account import StreamAction
 from penstock.stream.headers import FIRST_LINE
 from penstock.stream.stream import Stream
-from penstock.subjects import SubjectFilter
 
 DIRECT_PREFIX = f"{API_PREFIX}DIRECT.GET."
 QUEUE = b"_sys_"
@@ -176,8 +176,9 @@ class _Answering:
 
     def _send_batch(self, request: JSApiMsgGetRequest, reply: bytes) -> None:
         store = self.stream.store
-        wanted = request.next_by_subj.encode()
-        subjects = SubjectFilter([wanted]) if wanted else None
+        subjects = filter_of(request.next_by_subj)
+        if request.next_by_subj and subjects is None:
+            raise Status(404, "Message Not Found")
         seq = start_of(store, request)
         pending = store.count_pending(subjects, seq)
         bytes_left = request.max_bytes or self.service.pending_bytes_max
@@ -201,7 +202,9 @@ class _Answering:
     def _send_last_of_many(self, request: JSApiMsgGetRequest, reply: bytes) -> None:
         store = self.stream.store
         up_to_seq = self._up_to(request)
-        subjects = SubjectFilter([each.encode() for each in request.multi_last])
+        subjects = filter_of(*request.multi_last)
+        if subjects is None:
+            raise Status(404, "No Results")
         found = store.multi_last(subjects, up_to_seq=up_to_seq, count_max=DIRECT_SUBJECTS_MAX)
         wanted = [seq for seq in found if seq >= request.seq]
         if not wanted:

@@ -37,7 +37,9 @@ ENDPOINTS: Final = Table(
         Endpoint("CONSUMER.CREATE.*", "consumer_create_response", consumers.create),
         Endpoint("CONSUMER.CREATE.*.*", "consumer_create_response", consumers.create_named),
         Endpoint("CONSUMER.CREATE.*.*.>", "consumer_create_response", consumers.create_named),
-        Endpoint("CONSUMER.DURABLE.CREATE.*.*", "consumer_create_response", consumers.create_durable),
+        Endpoint(
+            "CONSUMER.DURABLE.CREATE.*.*", "consumer_create_response", consumers.create_durable
+        ),
         Endpoint("CONSUMER.NAMES.*", "consumer_names_response", consumers.names),
         Endpoint("CONSUMER.LIST.*", "consumer_list_response", consumers.list_all),
         Endpoint("CONSUMER.INFO.*.*", "consumer_info_response", consumers.info),

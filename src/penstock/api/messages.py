@@ -11,13 +11,13 @@ from penstock import error_codes
 from penstock.api.dispatch import Call
 from penstock.api.requests import JSApiMsgDeleteRequest, JSApiMsgGetRequest
 from penstock.api.responses import Done, GottenMessage, StoredMsg
-from penstock.api.streams import is_empty
+from penstock.api.streams import filter_of, is_empty
 from penstock.documents.encoding import document_of
 from penstock.errors import ApiError, CorruptStore, PenstockError, RecordNotFound
 from penstock.store.block_files import StoredMessage
 from penstock.store.interface import StreamStore
 from penstock.stream.stream import Stream
-from penstock.subjects import SubjectFilter, is_literal
+from penstock.subjects import SubjectFilter, is_literal, is_valid_subject
 
 
 def is_contradictory(request: JSApiMsgGetRequest) -> bool:
@@ -49,16 +49,24 @@ def start_of(store: StreamStore, request: JSApiMsgGetRequest) -> int:
 
 def load_last(store: StreamStore, subject: bytes) -> StoredMessage:
     """Give the newest message of a subject or a pattern; raises RecordNotFound."""
-    if is_literal(subject):
+    if is_literal(subject) or not is_valid_subject(subject):
         return store.load_last(subject)
     return store.load_previous(store.state().last_seq, SubjectFilter([subject]))
+
+
+def load_next(store: StreamStore, seq: int, pattern: str) -> StoredMessage:
+    """Give the first message of a subject or a pattern from `seq` on; raises RecordNotFound."""
+    subjects = filter_of(pattern)
+    if subjects is None:
+        raise RecordNotFound(seq)
+    return store.load_next(seq, subjects)
 
 
 def find(store: StreamStore, request: JSApiMsgGetRequest) -> StoredMessage:
     """Give the one message that a request wants; raises RecordNotFound or CorruptStore."""
     seq = start_of(store, request)
     if request.next_by_subj:
-        return store.load_next(seq, SubjectFilter([request.next_by_subj.encode()]))
+        return load_next(store, seq, request.next_by_subj)
     if seq:
         return store.load(seq)
     return load_last(store, request.last_by_subj.encode())

@@ -34,7 +34,7 @@ from penstock.errors import ApiError, InvalidDocument, PenstockError
 from penstock.limits import STREAM_INFO_SUBJECTS_MAX, STREAM_LIST_MAX, STREAM_NAMES_MAX
 from penstock.stream.config import StreamConfig, StreamConfigRequest
 from penstock.stream.info import ClusterInfo, StreamInfo, StreamState
-from penstock.stream.rules import collide
+from penstock.stream.rules import collide, is_subject
 from penstock.stream.stream import Stream
 from penstock.stream.versioning import for_answer
 from penstock.subjects import SubjectFilter
@@ -61,6 +61,15 @@ def check_empty(call: Call) -> None:
     """Refuse a request that says something where there is nothing to say; raise ApiError."""
     if not is_empty(call.body):
         raise ApiError(error_codes.NOT_EMPTY_REQUEST)
+
+
+def filter_of(*patterns: str) -> SubjectFilter | None:
+    """Give the filter of some patterns; those that no subject matches, however odd, are left out.
+
+    None where nothing is left.
+    """
+    valid = [pattern.encode() for pattern in patterns if is_subject(pattern)]
+    return SubjectFilter(valid) if valid else None
 
 
 def state_of(stream: Stream, *, with_deleted: bool = False) -> StreamState:
@@ -130,7 +139,8 @@ def info(call: Call) -> dict[str, Any]:
 
 
 def _subjects(stream: Stream, request: JSApiStreamInfoRequest) -> tuple[Page, dict[str, int]]:
-    totals = stream.store.subjects_totals(SubjectFilter([request.subjects_filter.encode()]))
+    wanted = filter_of(request.subjects_filter)
+    totals = {} if wanted is None else stream.store.subjects_totals(wanted)
     if not totals:
         return Page(), {}
     offset = max(request.offset, 0)
@@ -199,9 +209,10 @@ def purge(call: Call) -> dict[str, Any]:
         raise ApiError(error_codes.STREAM_SEALED)
     if stream.config.deny_purge:
         raise ApiError(error_codes.STREAM_PURGE_FAILED, err="stream purge not permitted")
-    subjects = SubjectFilter([request.filter.encode()]) if request.filter else None
+    subjects = filter_of(request.filter)
     try:
-        purged = stream.purge(subjects, seq=request.seq, keep=request.keep)
+        is_wanted = subjects is not None or not request.filter
+        purged = stream.purge(subjects, seq=request.seq, keep=request.keep) if is_wanted else 0
     except PenstockError as error:
         failed = ApiError(error_codes.STREAM_GENERAL_ERROR, err=str(error))
         return {"error": failed.document()} | document_of(StreamPurged())

@@ -3,7 +3,7 @@
 from typing import Protocol, final
 
 from penstock.consumer.pending import Pending
-from penstock.routing.link import Hub
+from penstock.routing.hub import Hub
 from penstock.routing.sublist import Receiver
 
 class _Acknowledged(Protocol):

@@ -16,7 +16,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcmp
 
 from penstock.consumer.pending cimport Pending
-from penstock.routing.link cimport Hub
+from penstock.routing.hub cimport Hub
 from penstock.routing.sublist cimport Frame, Receiver, Subscription
 
 cdef enum:

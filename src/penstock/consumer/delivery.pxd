@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from penstock.routing.link cimport Hub
+from penstock.routing.hub cimport Hub
 from penstock.routing.sublist cimport Frame, Sublist
 
 

@@ -3,7 +3,7 @@
 from typing import final
 
 from penstock.consumer.pending import Pending
-from penstock.routing.link import Hub
+from penstock.routing.hub import Hub
 from penstock.routing.sublist import Sublist
 from penstock.store.outtake import Outtake
 from penstock.subjects import SubjectFilter

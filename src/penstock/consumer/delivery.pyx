@@ -18,7 +18,8 @@ from libc.string cimport memcpy
 from penstock.consumer.pending cimport Pending
 from penstock.format.record cimport Record
 from penstock.protocol.operations cimport put_number
-from penstock.routing.link cimport Hub, backlog, route_to
+from penstock.routing.hub cimport Hub, route_to
+from penstock.routing.link cimport backlog
 from penstock.routing.sublist cimport Frame, Matches, Sublist
 from penstock.store.outtake cimport TAKEN_NONE, TAKEN_UNREAD, Outtake, Taken
 from penstock.subjects cimport SubjectFilter
@@ -154,7 +155,7 @@ cdef class Courier:
                 size = frame.subject_size + frame.reply_size + frame.payload_size
                 if 0 <= bytes_max < self.sent_bytes + size:
                     return RUN_BYTES
-                if not route_to(self.hub, found, &frame):
+                if not route_to(self.hub, found, None, &frame):
                     return RUN_NOBODY
                 pending.note(outtake.seq, consumer_seq, now_ns)
                 consumer_seq += 1

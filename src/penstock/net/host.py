@@ -13,7 +13,7 @@ from penstock.clock import Clock
 from penstock.net.closing import ClosedReason
 from penstock.net.memory import FreedMemory
 from penstock.protocol.handshake import ConnectOptions
-from penstock.routing.link import Hub
+from penstock.routing.hub import Hub
 
 if TYPE_CHECKING:
     from penstock.net.connection import Connection

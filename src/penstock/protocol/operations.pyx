@@ -9,7 +9,7 @@ never the end of the line, and a carriage return among them costs the line its l
 Pure and without allocation; any thread. The connection of the server and the wire client share it.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr
 
 cdef enum:

@@ -3,31 +3,9 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from penstock.protocol.operations cimport Line
+from penstock.routing.hub cimport Hub
 from penstock.routing.outbox cimport Outbox
 from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
-
-
-cdef class Hub:
-    # What the links of one server share.
-    cdef readonly uint64_t in_msgs
-    cdef readonly uint64_t in_bytes
-    cdef readonly uint64_t out_msgs
-    cdef readonly uint64_t out_bytes
-    cdef readonly uint64_t slow_receivers
-    cdef uint8_t* buffer
-    cdef size_t buffer_bytes
-    cdef list dirty
-    # Receivers that want to know when the buffer at hand is done.
-    cdef list finishing
-    cdef uint64_t random_state
-    # Whose message is being routed, borrowed; NULL while none is.
-    cdef void* source
-
-    cdef uint64_t random(self) noexcept
-    cpdef int publish_as(
-        self, Sublist sublist, bytes target, bytes subject, bytes reply, bytes headers, bytes body
-    ) except -1
-    cpdef flush(self)
 
 
 cdef class Link(Receiver):
@@ -43,7 +21,6 @@ cdef class Link(Receiver):
     cdef public bint connected
     cdef public bint verbose
     cdef public bint pedantic
-    cdef public bint echo
     cdef public bint headers
     cdef public bint no_responders
     # The publish goes through `publish_checked`: permissions, mappings, tracing.
@@ -83,6 +60,8 @@ cdef class Link(Receiver):
     cdef uint32_t spent
 
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1
+    cdef int send_gathered(self) except -1
+    cdef int charge(self, int taken) except -1
     cdef int consume(self, const uint8_t* data, size_t size) except -1
     cdef int _consume_read(self, uint8_t* data, size_t size) except -1
     cdef Py_ssize_t _parse(self, const uint8_t* data, size_t size) except -2
@@ -108,6 +87,4 @@ cdef class Link(Receiver):
     cpdef write(self, bytes data)
 
 
-cdef int route(Hub hub, Sublist sublist, Link source, const Frame* frame) except -1
-cdef int route_to(Hub hub, Matches found, const Frame* frame) except -1
 cdef size_t backlog(Matches found) noexcept

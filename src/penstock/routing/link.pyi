@@ -1,37 +1,6 @@
-from collections.abc import Callable
-from typing import final
-
+from penstock.routing.hub import Hub
 from penstock.routing.outbox import Outbox
 from penstock.routing.sublist import Receiver, Sublist, Subscription
-
-@final
-class Hub:
-    @property
-    def in_msgs(self) -> int: ...
-    @property
-    def in_bytes(self) -> int: ...
-    @property
-    def out_msgs(self) -> int: ...
-    @property
-    def out_bytes(self) -> int: ...
-    @property
-    def slow_receivers(self) -> int: ...
-    @property
-    def publisher(self) -> Link | None: ...
-    def __init__(self, seed: int) -> None: ...
-    def publish(
-        self, sublist: Sublist, subject: bytes, reply: bytes | None, headers: bytes, body: bytes
-    ) -> int: ...
-    def publish_as(
-        self,
-        sublist: Sublist,
-        target: bytes,
-        subject: bytes,
-        reply: bytes | None,
-        headers: bytes,
-        body: bytes,
-    ) -> int: ...
-    def flush(self) -> None: ...
 
 class Link(Receiver):
     @property
@@ -57,7 +26,6 @@ class Link(Receiver):
     connected: bool
     verbose: bool
     pedantic: bool
-    echo: bool
     headers: bool
     no_responders: bool
     checked: bool
@@ -95,11 +63,3 @@ class Link(Receiver):
     def send_waiting(self) -> bool: ...
     def send_waiting_once(self) -> None: ...
     def count_in(self, size: int) -> None: ...
-
-class Service(Receiver):
-    def __init__(
-        self,
-        callback: Callable[[bytes, bytes | None, bytes, bytes], None],
-        declined: tuple[bytes, ...] = (),
-    ) -> None: ...
-    def on_auto_unsubscribed(self, subscription: Subscription) -> None: ...

@@ -14,7 +14,7 @@ One thread: the event loop's.
 
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
 from penstock.protocol.operations cimport (
@@ -22,9 +22,10 @@ from penstock.protocol.operations cimport (
     OP_INFO, OP_MINUS_ERR, OP_MSG, OP_PING, OP_PONG, OP_PUB, OP_SUB, OP_UNSUB, SIZE_BAD, Argument,
     Line, PublishLine, parse_size, put_number, read_line, read_publish, split_arguments,
 )
+from penstock.routing.hub cimport HEADROOM, TAKEN, TAKEN_LATE, Hub, route_to
 from penstock.routing.outbox cimport Outbox
 from penstock.routing.sublist cimport (
-    Frame, Matches, Receiver, Sublist, Subscription, same_text,
+    Frame, Matches, Receiver, Subscription, same_text,
 )
 
 cdef extern from "sys/socket.h" nogil:
@@ -41,97 +42,14 @@ cdef extern from "time.h" nogil:
         CLOCK_REALTIME_COARSE
 
 cdef enum:
-    READ_BYTES = 131072
-    # Room before what is read, for an operation that began in the read before.
-    HEADROOM = 65536
     # An outbox this full is sent in the middle of a buffer, so that it stays in the caches.
     SEND_EARLY = 131072
     # What one link may cost before others get their turn, some milliseconds, in deliveries. What
     # Python is asked to decide on costs as much as many of them.
     TURN_COST = 100000
     PYTHON_COST = 200
-    # How a receiver took a message: as it should, while it is far behind, by a call into Python.
-    TAKEN = 1
-    TAKEN_LATE = 2
-    TAKEN_BY_PYTHON = 3
     # A kept operation larger than this gives its memory back when it is done.
     TAIL_KEPT = 16384
-
-
-cdef class Hub:
-    """What the links of one server share."""
-
-    def __cinit__(self):
-        self.buffer = <uint8_t*>malloc(HEADROOM + READ_BYTES)
-        if self.buffer == NULL:
-            raise MemoryError
-        self.buffer_bytes = READ_BYTES
-        self.dirty = []
-        self.finishing = []
-
-    def __init__(self, uint64_t seed):
-        """`seed` starts the choice among queue members."""
-        self.random_state = seed | 1
-
-    def __dealloc__(self):
-        free(self.buffer)
-
-    cdef uint64_t random(self) noexcept:
-        # xorshift64*: fair enough to pick a member of a group.
-        self.random_state ^= self.random_state >> 12
-        self.random_state ^= self.random_state << 25
-        self.random_state ^= self.random_state >> 27
-        return self.random_state * 0x2545F4914F6CDD1DULL
-
-    @property
-    def publisher(self):
-        """Whose message a Service is given right now; None for one of the server's own."""
-        return None if self.source == NULL else <object>self.source
-
-    def publish(self, Sublist sublist not None, bytes subject not None, bytes reply,
-                bytes headers not None, bytes body not None):
-        """Route a message of the server's own; give how many took it. `flush` sends it."""
-        return self.publish_as(sublist, subject, subject, reply, headers, body)
-
-    cpdef int publish_as(
-        self, Sublist sublist, bytes target, bytes subject, bytes reply, bytes headers, bytes body
-    ) except -1:
-        """As `publish`, to those who listen to `target`, who are shown `subject` instead."""
-        cdef bytes payload = headers + body if headers else body
-        cdef Frame frame
-        frame.subject = subject
-        frame.subject_size = len(subject)
-        frame.reply = NULL
-        frame.reply_size = 0
-        if reply is not None:
-            frame.reply = reply
-            frame.reply_size = len(reply)
-        frame.payload = payload
-        frame.payload_size = len(payload)
-        frame.headers_size = len(headers)
-        frame.size_text = frame.headers_text = NULL
-        frame.size_text_size = frame.headers_text_size = 0
-        return route_to(self, sublist.match(target, len(target)), &frame)
-
-    cpdef flush(self):
-        """Send what was gathered for every receiver, one system call each."""
-        cdef Link link
-        cdef list dirty
-        cdef Py_ssize_t done = 0
-        while self.finishing:
-            (<Receiver>self.finishing.pop()).finish()
-        dirty = self.dirty
-        if not dirty:
-            return
-        self.dirty = []
-        try:
-            for link in dirty:
-                done += 1
-                _send_gathered(link)
-        finally:
-            # Whoever stands behind one that failed is sent its bytes with the next flush.
-            if done < len(dirty):
-                self.dirty.extend(dirty[done:])
 
 
 cdef inline int _spend(Link link, uint32_t cost) except -1:
@@ -139,26 +57,6 @@ cdef inline int _spend(Link link, uint32_t cost) except -1:
     if link.spent >= TURN_COST:
         link.spent = 0
         link.on_long_turn()
-    return 0
-
-
-cdef int _send_gathered(Link link) except -1:
-    cdef Py_ssize_t left
-    link.is_dirty = False
-    if link.slow:
-        link.on_slow()
-        return 0
-    if link.closed or link.blocked:
-        return 0
-    if link.fd < 0:
-        link.drain()
-        return 0
-    left = link.out.send(link.fd)
-    if left < 0:
-        link.on_lost()
-    elif left > 0:
-        link.blocked = True
-        link.on_blocked()
     return 0
 
 
@@ -401,7 +299,7 @@ cdef class Link(Receiver):
         return at
 
     cdef Py_ssize_t _publish_plain(self, const uint8_t* start, size_t available) except -2:
-        # The bytes of a publish that is all there and as it should be; 0 where `_publish` must look.
+        # The bytes of a publish that is all there, as it should be; 0 where `_publish` must look.
         cdef PublishLine line
         cdef Frame frame
         cdef int64_t size, headers = 0
@@ -530,7 +428,7 @@ cdef class Link(Receiver):
             found = self._look_up(frame)
             is_nobody = found.is_nobody
         if not is_nobody:
-            taken = _route_to(self.hub, found, self, frame)
+            taken = route_to(self.hub, found, self, frame)
             _spend(self, taken)
         if not taken and self.no_responders and frame.reply_size:
             self._answer_no_responders(frame)
@@ -618,6 +516,32 @@ cdef class Link(Receiver):
             self.slow = True
             return False
         return True
+
+    cdef int send_gathered(self) except -1:
+        cdef Py_ssize_t left
+        self.is_dirty = False
+        if self.slow:
+            self.on_slow()
+            return 0
+        if self.closed or self.blocked:
+            return 0
+        if self.fd < 0:
+            self.drain()
+            return 0
+        left = self.out.send(self.fd)
+        if left < 0:
+            self.on_lost()
+        elif left > 0:
+            self.blocked = True
+            self.on_blocked()
+        return 0
+
+    cdef int charge(self, int taken) except -1:
+        # Note how somebody took what this link published.
+        if taken == TAKEN_LATE:
+            self.stall_wanted = True
+            return 0
+        return _spend(self, PYTHON_COST)
 
     cpdef write(self, bytes data):
         """Put protocol bytes into the outbox; they go with the next flush."""
@@ -760,107 +684,6 @@ cdef bint _is_reserved(const Frame* frame) noexcept:
             or _begins(frame.reply, frame.reply_size, "$GR.", 4)
         )
     return False
-
-
-cdef class Service(Receiver):
-    """A part of the server that answers on a subject: each message is one Python call."""
-
-    cdef object callback
-    cdef tuple declined
-
-    def __init__(self, callback, tuple declined=()):
-        """`callback(subject, reply, headers, body)`; reply is None where none was given.
-
-        Subjects that begin as one of `declined` are left to others, or to nobody.
-        """
-        self.callback = callback
-        self.declined = declined
-
-    cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
-        cdef bytes start
-        for start in self.declined:
-            if _begins(frame.subject, frame.subject_size, <const char*>start, len(start)):
-                return 0
-        self.callback(
-            frame.subject[:frame.subject_size],
-            frame.reply[:frame.reply_size] if frame.reply_size else None,
-            frame.payload[:frame.headers_size],
-            frame.payload[frame.headers_size:frame.payload_size],
-        )
-        return TAKEN_BY_PYTHON
-
-    def on_auto_unsubscribed(self, Subscription subscription):
-        """Services do not end by themselves."""
-
-
-cdef int _offer(Hub hub, Link source, Subscription subscription, const Frame* frame) except -1:
-    # Deliver to one subscription, minding echo, denials and its end; 1 where it was taken.
-    cdef Receiver receiver = subscription.receiver
-    cdef int taken
-    if subscription.closed or (receiver is source and source is not None and not source.echo):
-        return 0
-    if subscription.deny is not None and (
-        subscription.deny.matches_raw(frame.subject, frame.subject_size)
-    ):
-        return 0
-    subscription.delivered += 1
-    if subscription.max_messages and subscription.delivered > subscription.max_messages:
-        return 0
-    taken = receiver.deliver(subscription, frame)
-    if not taken:
-        return 0
-    if subscription.max_messages and subscription.delivered == subscription.max_messages:
-        (<object>receiver).on_auto_unsubscribed(subscription)
-    if taken != TAKEN and source is not None:
-        if taken == TAKEN_LATE:
-            source.stall_wanted = True
-        else:
-            _spend(source, PYTHON_COST)
-    return 1
-
-
-cdef int _spread(Hub hub, Matches found, Link source, const Frame* frame) except -1:
-    # Deliver to every plain subscription and to one member of each queue group; how many took it.
-    cdef list members
-    cdef Py_ssize_t place, count, first
-    cdef int taken = 0
-    for place in range(len(found.plain)):
-        taken += _offer(hub, source, <Subscription>found.plain[place], frame)
-    for members in found.queues:
-        count = len(members)
-        first = <Py_ssize_t>(hub.random() % <uint64_t>count) if count > 1 else 0
-        for place in range(count):
-            # A member that cannot take it passes it on to the next.
-            if _offer(hub, source, <Subscription>members[(first + place) % count], frame):
-                taken += 1
-                break
-    return taken
-
-
-cdef int route(Hub hub, Sublist sublist, Link source, const Frame* frame) except -1:
-    # Deliver to whoever subscribed to the frame's subject; how many took it.
-    cdef Matches found = sublist.match(frame.subject, frame.subject_size)
-    return 0 if found.is_nobody else _route_to(hub, found, source, frame)
-
-
-cdef int _route_to(Hub hub, Matches found, Link source, const Frame* frame) except -1:
-    # As `_spread`, while the hub knows whose message it is; a service may publish within.
-    cdef void* outer = hub.source
-    hub.source = NULL if source is None else <void*>source
-    try:
-        return _spread(hub, found, source, frame)
-    finally:
-        hub.source = outer
-
-
-cdef int route_to(Hub hub, Matches found, const Frame* frame) except -1:
-    # Route a message of the server's own to those who were found by another subject than its own.
-    cdef void* outer = hub.source
-    hub.source = NULL
-    try:
-        return _spread(hub, found, None, frame)
-    finally:
-        hub.source = outer
 
 
 cdef size_t backlog(Matches found) noexcept:

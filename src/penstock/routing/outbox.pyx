@@ -1,8 +1,8 @@
 """Bytes waiting to be sent to one receiver: one growing buffer, sent from its front.
 
 An empty outbox holds no memory beyond a small buffer. Those that fill and empty all the time take
-their large buffers from a few that all of them share: fresh memory costs a page fault every 4 KiB. The limit is the owner's: whoever appends
-asks `pending` first.
+their large buffers from a few that all of them share: fresh memory costs a page fault every 4 KiB.
+The limit is the owner's: whoever appends asks `pending` first.
 
 One thread: the event loop's.
 """

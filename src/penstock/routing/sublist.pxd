@@ -44,7 +44,15 @@ cdef struct Frame:
 
 cdef class Receiver:
     # Who is given messages: a connection, or a part of the server.
+    # Whether it wants its own messages too.
+    cdef public bint echo
+
+    # 0 where it was not taken; otherwise how, see TAKEN in hub.pxd.
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1
+    # Send what was delivered, for those that asked the hub.
+    cdef int send_gathered(self) except -1
+    # Note how another took what this one published.
+    cdef int charge(self, int taken) except -1
     # The buffer whose messages it was given has come to its end; for those that asked the hub.
     cdef int finish(self) except -1
 

@@ -3,7 +3,8 @@ from typing import final
 
 from penstock.subjects import SubjectFilter
 
-class Receiver: ...
+class Receiver:
+    echo: bool
 
 @final
 class Subscription:

@@ -13,7 +13,7 @@ One thread: the event loop's.
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from penstock.errors import UsageError
 
@@ -33,6 +33,10 @@ cdef class Receiver:
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
         raise NotImplementedError
 
+    cdef int send_gathered(self) except -1:
+        return 0
+
+    cdef int charge(self, int taken) except -1:
     cdef int finish(self) except -1:
         return 0
 
@@ -423,8 +427,9 @@ cdef int _take(Node node, list plain, dict groups) except -1:
 
 
 cdef int _collect(Node node, list tokens, list plain, dict groups) except -1:
-    # Gather who subscribed; 1 where any other last token would have given the same. The order is the reference's: it decides whose subscription hears that nobody answers. Ways
-    # that are still to go are kept in a list: as calls, a long subject could exhaust the stack.
+    # Gather who subscribed; 1 where any other last token would have given the same. The order is
+    # the reference's: it decides whose subscription hears that nobody answers. Ways that are still
+    # to go are kept in a list: as calls, a long subject could exhaust the stack.
     cdef Py_ssize_t place = 0, last = len(tokens) - 1
     cdef list ways = []
     cdef Node child

@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from penstock import error_codes
-from penstock.api.dispatch import API_PREFIX, Answer, Call, answer, refusal
 from penstock.api.direct import DIRECT_PREFIX, DirectGets
+from penstock.api.dispatch import API_PREFIX, Answer, Call, answer, refusal
 from penstock.api.endpoints import ENDPOINTS
 from penstock.config.durations import format_duration
 from penstock.config.options_jetstream import AccountJetStreamOptions, JetStreamOptions
@@ -27,7 +27,7 @@ from penstock.documents.times import timestamp
 from penstock.errors import ApiError, UsageError
 from penstock.limits import RECOVERY_THREADS_MAX
 from penstock.net.connection import Connection
-from penstock.routing.link import Service
+from penstock.routing.hub import Service
 from penstock.routing.sublist import Sublist, Subscription
 from penstock.security.identifiers import UniqueIds
 from penstock.server.jetstream_resources import (

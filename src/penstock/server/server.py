@@ -34,7 +34,7 @@ from penstock.net.listener import Listener
 from penstock.net.memory import FreedMemory
 from penstock.net.opening import TlsTerms
 from penstock.protocol.handshake import ConnectOptions, encode_info
-from penstock.routing.link import Hub
+from penstock.routing.hub import Hub
 from penstock.security.authenticator import Authenticator, Identity
 from penstock.security.identifiers import new_nonce, new_server_id, new_xkey
 from penstock.server.encryption import note_encryption, tls_terms

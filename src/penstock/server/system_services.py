@@ -29,7 +29,8 @@ from penstock.monitor.subsz import SubszOptions, subsz
 from penstock.monitor.varz import varz
 from penstock.net.closing import ClosedReason
 from penstock.net.connection import Connection
-from penstock.routing.link import Link, Service
+from penstock.routing.hub import Service
+from penstock.routing.link import Link
 from penstock.routing.sublist import Subscription
 from penstock.server.system_events import SystemEvents
 from penstock.subjects import is_literal, is_subset

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from penstock.routing.link cimport Hub
+from penstock.routing.hub cimport Hub
 from penstock.routing.sublist cimport Frame, Receiver, Sublist, Subscription
 from penstock.store.intake cimport Intake
 from penstock.stream.message_ids cimport MessageIds

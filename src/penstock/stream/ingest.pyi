@@ -1,6 +1,6 @@
 from typing import Protocol
 
-from penstock.routing.link import Hub
+from penstock.routing.hub import Hub
 from penstock.routing.sublist import Receiver, Sublist
 from penstock.store.intake import Intake
 from penstock.stream.message_ids import MessageIds

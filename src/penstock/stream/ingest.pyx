@@ -17,7 +17,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
 from penstock.protocol.operations cimport put_number
-from penstock.routing.link cimport Hub, route
+from penstock.routing.hub cimport Hub, route
 from penstock.routing.sublist cimport Frame, Receiver, Sublist, Subscription
 from penstock.store.intake cimport Intake
 from penstock.stream.headers cimport IDENTIFIED, ORDINARY, SPECIAL, Kind, Value, classify

@@ -22,7 +22,7 @@ from penstock.documents.encoding import to_json
 from penstock.documents.times import Instant
 from penstock.errors import StoreError
 from penstock.format.damage import Damage
-from penstock.routing.link import Hub
+from penstock.routing.hub import Hub
 from penstock.routing.sublist import Sublist, Subscription
 from penstock.store.filestore import FileStore
 from penstock.store.vfs import FileSystem

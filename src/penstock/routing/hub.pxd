@@ -1,0 +1,41 @@
+# What the links of one server share; see hub.pyx.
+
+from libc.stdint cimport uint8_t, uint64_t
+
+from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist
+
+
+cdef enum:
+    # Room before what is read, for an operation that began in the read before.
+    HEADROOM = 65536
+    # How a receiver took a message: as it should, while it is far behind, by a call into Python.
+    TAKEN = 1
+    TAKEN_LATE = 2
+    TAKEN_BY_PYTHON = 3
+
+
+cdef class Hub:
+    # What the links of one server share.
+    cdef readonly uint64_t in_msgs
+    cdef readonly uint64_t in_bytes
+    cdef readonly uint64_t out_msgs
+    cdef readonly uint64_t out_bytes
+    cdef readonly uint64_t slow_receivers
+    cdef uint8_t* buffer
+    cdef size_t buffer_bytes
+    cdef list dirty
+    # Receivers that want to know when the buffer at hand is done.
+    cdef list finishing
+    cdef uint64_t random_state
+    # Whose message is being routed, borrowed; NULL while none is.
+    cdef void* source
+
+    cdef uint64_t random(self) noexcept
+    cpdef flush(self)
+    cpdef int publish_as(
+        self, Sublist sublist, bytes target, bytes subject, bytes reply, bytes headers, bytes body
+    ) except -1
+
+
+cdef int route(Hub hub, Sublist sublist, Receiver source, const Frame* frame) except -1
+cdef int route_to(Hub hub, Matches found, Receiver source, const Frame* frame) except -1

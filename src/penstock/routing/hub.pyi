@@ -1,0 +1,41 @@
+from collections.abc import Callable
+from typing import final
+
+from penstock.routing.sublist import Receiver, Sublist, Subscription
+
+@final
+class Hub:
+    @property
+    def in_msgs(self) -> int: ...
+    @property
+    def in_bytes(self) -> int: ...
+    @property
+    def out_msgs(self) -> int: ...
+    @property
+    def out_bytes(self) -> int: ...
+    @property
+    def slow_receivers(self) -> int: ...
+    @property
+    def publisher(self) -> Receiver | None: ...
+    def __init__(self, seed: int) -> None: ...
+    def publish(
+        self, sublist: Sublist, subject: bytes, reply: bytes | None, headers: bytes, body: bytes
+    ) -> int: ...
+    def publish_as(
+        self,
+        sublist: Sublist,
+        target: bytes,
+        subject: bytes,
+        reply: bytes | None,
+        headers: bytes,
+        body: bytes,
+    ) -> int: ...
+    def flush(self) -> None: ...
+
+class Service(Receiver):
+    def __init__(
+        self,
+        callback: Callable[[bytes, bytes | None, bytes, bytes], None],
+        declined: tuple[bytes, ...] = (),
+    ) -> None: ...
+    def on_auto_unsubscribed(self, subscription: Subscription) -> None: ...

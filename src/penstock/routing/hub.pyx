@@ -1,0 +1,182 @@
+"""What the links of one server share, and the way of a message from its subject to its receivers.
+
+A message goes to every plain subscription and to one member of each queue group. What receivers
+gathered meanwhile is sent by `Hub.flush`, one system call each.
+
+One thread: the event loop's.
+"""
+
+from libc.stdint cimport uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp
+
+from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
+
+cdef enum:
+    READ_BYTES = 131072
+
+
+cdef class Hub:
+    """What the links of one server share."""
+
+    def __cinit__(self):
+        self.buffer = <uint8_t*>malloc(HEADROOM + READ_BYTES)
+        if self.buffer == NULL:
+            raise MemoryError
+        self.buffer_bytes = READ_BYTES
+        self.dirty = []
+        self.finishing = []
+
+    def __init__(self, uint64_t seed):
+        """`seed` starts the choice among queue members."""
+        self.random_state = seed | 1
+
+    def __dealloc__(self):
+        free(self.buffer)
+
+    cdef uint64_t random(self) noexcept:
+        # xorshift64*: fair enough to pick a member of a group.
+        self.random_state ^= self.random_state >> 12
+        self.random_state ^= self.random_state << 25
+        self.random_state ^= self.random_state >> 27
+        return self.random_state * 0x2545F4914F6CDD1DULL
+
+    @property
+    def publisher(self):
+        """Whose message a Service is given right now; None for one of the server's own."""
+        return None if self.source == NULL else <object>self.source
+
+    def publish(self, Sublist sublist not None, bytes subject not None, bytes reply,
+                bytes headers not None, bytes body not None):
+        """Route a message of the server's own; give how many took it. `flush` sends it."""
+        return self.publish_as(sublist, subject, subject, reply, headers, body)
+
+    cpdef int publish_as(
+        self, Sublist sublist, bytes target, bytes subject, bytes reply, bytes headers, bytes body
+    ) except -1:
+        """As `publish`, to those who listen to `target`, who are shown `subject` instead."""
+        cdef bytes payload = headers + body if headers else body
+        cdef Frame frame
+        frame.subject = subject
+        frame.subject_size = len(subject)
+        frame.reply = NULL
+        frame.reply_size = 0
+        if reply is not None:
+            frame.reply = reply
+            frame.reply_size = len(reply)
+        frame.payload = payload
+        frame.payload_size = len(payload)
+        frame.headers_size = len(headers)
+        frame.size_text = frame.headers_text = NULL
+        frame.size_text_size = frame.headers_text_size = 0
+        return route_to(self, sublist.match(target, len(target)), None, &frame)
+
+    cpdef flush(self):
+        """Send what was gathered for every receiver, one system call each."""
+        cdef Receiver receiver
+        cdef list dirty
+        cdef Py_ssize_t done = 0
+        while self.finishing:
+            (<Receiver>self.finishing.pop()).finish()
+        dirty = self.dirty
+        if not dirty:
+            return
+        self.dirty = []
+        try:
+            for receiver in dirty:
+                done += 1
+                receiver.send_gathered()
+        finally:
+            # Whoever stands behind one that failed is sent its bytes with the next flush.
+            if done < len(dirty):
+                self.dirty.extend(dirty[done:])
+
+
+cdef class Service(Receiver):
+    """A part of the server that answers on a subject: each message is one Python call."""
+
+    cdef object callback
+    cdef tuple declined
+
+    def __init__(self, callback, tuple declined=()):
+        """`callback(subject, reply, headers, body)`; reply is None where none was given.
+
+        Subjects that begin as one of `declined` are left to others, or to nobody.
+        """
+        self.callback = callback
+        self.declined = declined
+
+    cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
+        cdef bytes start
+        for start in self.declined:
+            if frame.subject_size >= <size_t>len(start) and (
+                memcmp(frame.subject, <const char*>start, len(start)) == 0
+            ):
+                return 0
+        self.callback(
+            frame.subject[:frame.subject_size],
+            frame.reply[:frame.reply_size] if frame.reply_size else None,
+            frame.payload[:frame.headers_size],
+            frame.payload[frame.headers_size:frame.payload_size],
+        )
+        return TAKEN_BY_PYTHON
+
+    def on_auto_unsubscribed(self, Subscription subscription):
+        """Services do not end by themselves."""
+
+
+cdef int _offer(Hub hub, Receiver source, Subscription subscription, const Frame* frame) except -1:
+    # Deliver to one subscription, minding echo, denials and its end; 1 where it was taken.
+    cdef Receiver receiver = subscription.receiver
+    cdef int taken
+    if subscription.closed or (receiver is source and source is not None and not source.echo):
+        return 0
+    if subscription.deny is not None and (
+        subscription.deny.matches_raw(frame.subject, frame.subject_size)
+    ):
+        return 0
+    subscription.delivered += 1
+    if subscription.max_messages and subscription.delivered > subscription.max_messages:
+        return 0
+    taken = receiver.deliver(subscription, frame)
+    if not taken:
+        return 0
+    if subscription.max_messages and subscription.delivered == subscription.max_messages:
+        (<object>receiver).on_auto_unsubscribed(subscription)
+    if taken != TAKEN and source is not None:
+        source.charge(taken)
+    return 1
+
+
+cdef int _spread(Hub hub, Matches found, Receiver source, const Frame* frame) except -1:
+    # Deliver to every plain subscription and to one member of each queue group; how many took it.
+    cdef list members
+    cdef Py_ssize_t place, count, first
+    cdef int taken = 0
+    for place in range(len(found.plain)):
+        taken += _offer(hub, source, <Subscription>found.plain[place], frame)
+    for members in found.queues:
+        count = len(members)
+        first = <Py_ssize_t>(hub.random() % <uint64_t>count) if count > 1 else 0
+        for place in range(count):
+            # A member that cannot take it passes it on to the next.
+            if _offer(hub, source, <Subscription>members[(first + place) % count], frame):
+                taken += 1
+                break
+    return taken
+
+
+cdef int route(Hub hub, Sublist sublist, Receiver source, const Frame* frame) except -1:
+    # Deliver to whoever subscribed to the frame's subject; how many took it.
+    cdef Matches found = sublist.match(frame.subject, frame.subject_size)
+    return 0 if found.is_nobody else route_to(hub, found, source, frame)
+
+
+cdef int route_to(Hub hub, Matches found, Receiver source, const Frame* frame) except -1:
+    # As `_spread`, while the hub knows whose message it is; a service may publish within.
+    cdef void* outer = hub.source
+    hub.source = NULL if source is None else <void*>source
+    try:
+        return _spread(hub, found, source, frame)
+    finally:
+        hub.source = outer

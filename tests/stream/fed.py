@@ -99,7 +99,12 @@ class Side(NatsClient):
             # Of a stream that never had a message both tell another first sequence.
             numbers += [state["first_seq"], *state.get("deleted", ())]
         messages = [
-            (each.seq, each.subject, re.sub(r" \w{8}\r\n", " IDENTITY\r\n", each.headers), each.data)
+            (
+                each.seq,
+                each.subject,
+                re.sub(r" \w{8}\r\n", " IDENTITY\r\n", each.headers),
+                each.data,
+            )
             for each in self.kept(name)
         ]
         origins = [mirror, *sorted(info.get("sources", ()), key=lambda each: str(each["name"]))]

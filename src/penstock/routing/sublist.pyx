@@ -37,6 +37,8 @@ cdef class Receiver:
         return 0
 
     cdef int charge(self, int taken) except -1:
+        return 0
+
     cdef int finish(self) except -1:
         return 0
 

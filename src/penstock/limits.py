@@ -238,6 +238,9 @@ FEED_MESSAGES_MAX = 512
 """Messages that a mirror or a source takes from its origin in one go: a few milliseconds, and then
 others get a turn."""
 
+COPIED_MESSAGES_MAX = 8192
+"""The same for messages that are copied from store to store by compiled code."""
+
 FEED_BYTES_MAX = 4 * MIB
 """Bytes of them: as much as comes in before the next message is not begun."""
 
@@ -324,3 +327,41 @@ it and was not confirmed is delivered again after a crash."""
 FLOW_WINDOW_BYTES_MAX = 32 * MIB
 """Bytes that a consumer with flow control sends ahead of what its client has confirmed: the
 reference server's own window, of which a new consumer begins with a sixteenth."""
+
+REMOTE_ORIGIN_SILENCE_S = 10.0
+"""Seconds without a word from an origin elsewhere, which has a heartbeat of one, until it is asked
+anew: the reference server's own bound."""
+
+ARCHIVE_NAME_BYTES_MAX = 1 * MIB
+"""The name of an entry of a stream's archive: the reference server's bound."""
+
+ARCHIVE_ENTRY_BYTES_MAX = 128 * MIB
+"""An entry of a stream's archive: a message, or the state of a consumer with very many pending
+messages. It is kept in memory until it is whole."""
+
+SNAPSHOT_IDLE_S_MAX = 5.0
+"""How long a client may pause while a snapshot is sent or restored: the reference server's bound.
+Then it is given up."""
+
+SNAPSHOT_INTEREST_S_MAX = 2.0
+"""How long a snapshot waits for somebody to listen: the reference server's bound."""
+
+SNAPSHOT_PIECE_BYTES = 1 * MIB
+"""Plain bytes of a snapshot that are packed at once."""
+
+RESTORE_QUEUE_BYTES_MAX = 64 * MIB
+"""Pieces of a snapshot that were sent ahead of their acknowledgements. Beyond it the restore is
+given up: a client that keeps to the rules has a few of them under way."""
+
+LINK_LINE_BYTES_MAX = 1 * MIB
+"""A line of another server over a link: its INFO, which grows with its cluster, is the longest."""
+
+LINK_RETRY_S = 2.0
+"""Seconds after which a broken link is made again."""
+
+LINK_SILENCE_S = 20.0
+"""Seconds for a server to log us in over a link, and to answer a PING on it later."""
+
+STORAGE_GRANT_BYTES_MAX = 16 * MIB
+"""What a stream may store before it asks again what its account and the server have left: by so
+much, times the number of streams, a limit can be passed at the most."""

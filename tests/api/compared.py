@@ -27,6 +27,8 @@ _NUID = re.compile(rb"(\.)[0-9A-Za-z]{22}\b")
 _SERVER = re.compile(rb"\bN[A-Z2-7]{55}\b")
 _RTT = re.compile(rb'"rtt":\d+,')
 _CID = re.compile(rb'"id":\d+,"acc"')
+_REMAINING = re.compile(rb'"pause_remaining":\d+')
+_IDENTITY = re.compile(rb"(Nats-Stream-Identity: |identity does not match: )\w{8}\b")
 
 
 class Answers(Enum):
@@ -143,6 +145,7 @@ def shown(data: bytes) -> bytes:
     data = _TIME.sub(lambda found: found[0] if found[0] == _NO_TIME else b"<time>", data)
     data = _ID.sub(rb"\1<id>", data)
     data = _NUID.sub(rb"\1<id>", data)
+    data = _IDENTITY.sub(rb"\1<id>", _REMAINING.sub(b'"pause_remaining":<ns>', data))
     data = _RTT.sub(b'"rtt":<rtt>,', _CID.sub(b'"id":<cid>,"acc"', data))
     return _SERVER.sub(b"<server>", data)
 
@@ -150,8 +153,9 @@ def shown(data: bytes) -> bytes:
 class Listener:
     """A connection that tells stories to one server."""
 
-    def __init__(self, port: int) -> None:
-        self._client = NatsClient(port)
+    def __init__(self, port: int, **fields: Any) -> None:
+        """`fields` are told in CONNECT besides the usual ones."""
+        self._client = NatsClient(port, **fields)
         self._count = 0
 
     def tell(self, story: Iterable[Step]) -> list[list[bytes]]:
@@ -173,6 +177,21 @@ class Listener:
             found = self._client.next_delivery()
             answered.append(self._shown(found, reply))
         return answered
+
+    def watch(self, subject: str) -> None:
+        """Have `events` give what is published to a subject."""
+        self._client.subscribe(subject)
+
+    def events(self, step: Step, count: int) -> list[bytes]:
+        """Give what a step sets off in all, in the order of the subjects: the answer and events."""
+        self._count += 1
+        reply = f"_IN.{self._count}"
+        self._client.publish(step.subject, step.body, headers=step.headers, reply=reply)
+        found = [self._client.next_delivery() for _ in range(count)]
+        return sorted(
+            shown(each.subject.replace(reply, "reply").encode() + b" " + each.payload)
+            for each in found
+        )
 
     def _shown(self, found: Delivery, reply: str) -> bytes:
         assert found.subject == reply, f"{found} is no answer to {reply}"

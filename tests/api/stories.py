@@ -327,9 +327,17 @@ def getting_batches(s: str) -> Story:
 
 
 def getting_last_of_many(s: str) -> Story:
+    return _last_of_many(s, "file")
+
+
+def getting_last_of_many_from_memory(s: str) -> Story:
+    return _last_of_many(s, "memory")
+
+
+def _last_of_many(s: str, storage: str) -> Story:
     a, b = f"{s}.a", f"{s}.b"
     return [
-        *filled(s, allow_direct=True),
+        *filled(s, allow_direct=True, storage=storage),
         get_many(s, multi_last=[a]),
         get_many(s, multi_last=[a, b]),
         get_many(s, multi_last=[f"{s}.>"]),
@@ -338,6 +346,8 @@ def getting_last_of_many(s: str) -> Story:
         get_many(s, multi_last=[f"{s}.>"], seq=4),
         get_many(s, multi_last=[f"{s}.>"], seq=100),
         get_many(s, multi_last=[f"{s}.>"], up_to_seq=2),
+        get_many(s, multi_last=[f"{s}.>"], up_to_seq=5),
+        get_many(s, multi_last=[f"{s}.>"], up_to_seq=6),
         get_many(s, multi_last=[f"{s}.>"], up_to_seq=100),
         get_many(s, multi_last=[f"{s}.>"], up_to_time=FAR_AHEAD),
         get_many(s, multi_last=[f"{s}.>"], up_to_time=LONG_AGO),
@@ -351,17 +361,38 @@ def getting_last_of_many(s: str) -> Story:
 
 
 def levels(s: str) -> Story:
-    found = [create(s)]
-    for level in ("0", "1", "5", "6", "x", "-1", " 5", "", "99999999999999999999", "5.0"):
-        found.append(ask(f"STREAM.INFO.{s}", headers={"Nats-Required-Api-Level": level}))
-    found.append(ask("STREAM.NAMES", headers={"Nats-Required-Api-Level": "9"}))
-    found.append(ask("STREAM.LIST", headers={"Nats-Required-Api-Level": "9"}))
-    found.append(ask(f"STREAM.PURGE.{s}", headers={"Nats-Required-Api-Level": "9"}))
-    found.append(ask(f"STREAM.DELETE.{s}", headers={"Nats-Required-Api-Level": "9"}))
-    found.append(ask(f"STREAM.MSG.GET.{s}", headers={"Nats-Required-Api-Level": "9"}))
-    found.append(ask(f"STREAM.MSG.DELETE.{s}", headers={"Nats-Required-Api-Level": "9"}))
-    found.append(ask("INFO", headers={"Nats-Required-Api-Level": "9"}))
-    return found
+    texts = ("0", "1", "5", "6", "x", "-1", " 5", "", "99999999999999999999", "5.0")
+    verbs = ("PURGE", "DELETE", "MSG.GET", "MSG.DELETE", "SNAPSHOT", "RESTORE", "CREATE", "UPDATE")
+    too_new = {"Nats-Required-Api-Level": "9"}
+    return [
+        create(s),
+        *(ask(f"STREAM.INFO.{s}", headers={"Nats-Required-Api-Level": text}) for text in texts),
+        *(ask(f"STREAM.{verb}.{s}", headers=too_new) for verb in verbs),
+        *(ask(each, headers=too_new) for each in ("STREAM.NAMES", "STREAM.LIST", "INFO")),
+    ]
+
+
+def snapshots_that_cannot_be(s: str) -> Story:
+    snapshot, restore = f"STREAM.SNAPSHOT.{s}", f"STREAM.RESTORE.{s}"
+    return [
+        ask(snapshot, {"deliver_subject": "x"}),
+        create(s),
+        ask(snapshot),
+        ask(snapshot, {}),
+        ask(snapshot, {"chunk_size": 5}),
+        *(ask(snapshot, {"deliver_subject": each}) for each in ("", "a.*", ">", "a b", "a..b")),
+        *(ask(snapshot, body) for body in BAD_BODIES),
+        ask(restore),
+        ask(restore, {}),
+        ask(restore, {"config": {"name": s}}),
+        ask(restore, {"config": {"name": "other"}}),
+        ask(restore, {"config": {}}),
+        ask(restore, {"config": {"name": s, "max_age": -1}}),
+        ask(f"STREAM.RESTORE.{s}-2", {"config": {"name": f"{s}-2", "num_replicas": 9}}),
+        ask(f"STREAM.RESTORE.{s}-2", {"config": {"name": f"{s}-2", "retention": "x"}}),
+        ask(f"STREAM.RESTORE.{s}-2", {"config": {"name": f"{s}-2", "max_age": 1}}),
+        *(ask(restore, body) for body in BAD_BODIES),
+    ]
 
 
 def asking_in_vain(s: str) -> Story:
@@ -412,7 +443,9 @@ TELLERS: list[Teller] = [
     getting_directly_by_subject,
     getting_batches,
     getting_last_of_many,
+    getting_last_of_many_from_memory,
     levels,
+    snapshots_that_cannot_be,
     asking_in_vain,
 ]
 

@@ -20,7 +20,8 @@ from penstock.api.requests import (
 )
 from penstock.documents.decoding import decode_request
 from penstock.errors import ApiError
-from tests.support.nats_server import NatsClient, NatsServer
+from penstock.testing.servers import reference_server
+from tests.support.nats_client import NatsClient
 
 pytestmark = pytest.mark.oracle
 
@@ -43,7 +44,8 @@ WRONG = [
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsClient]:
-    with NatsServer(tmp_path_factory.mktemp("reference")) as server, server.connect() as client:
+    folder = tmp_path_factory.mktemp("reference")
+    with reference_server(store_dir=folder) as server, NatsClient(server.port) as client:
         client.api("STREAM.CREATE.S", {"name": "S"})
         yield client
 

@@ -26,7 +26,8 @@ from penstock.documents.decoding import decode
 from penstock.documents.encoding import document_of, to_json
 from penstock.documents.times import Instant, parse_instant
 from penstock.stream.info import StreamInfo
-from tests.support.nats_server import NatsClient, NatsServer
+from penstock.testing.servers import reference_server
+from tests.support.nats_client import NatsClient
 
 FULL = {
     "name": "FULL",
@@ -41,7 +42,8 @@ MIRROR = {"name": "MIRROR", "mirror": {"name": "NONE", "external": {"api": "x.AP
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsClient]:
     folder = tmp_path_factory.mktemp("reference")
-    with NatsServer(folder, jetstream="domain: hub") as server, server.connect() as client:
+    settings = f'jetstream {{ store_dir: "{folder}", domain: hub }}'
+    with reference_server(settings=settings) as server, NatsClient(server.port) as client:
         for config in ({"name": "PLAIN"}, FULL, MIRROR):
             client.api(f"STREAM.CREATE.{config['name']}", config)
         for subject in ("PLAIN", "a.1", "a.2", "a.3", "PLAIN", "PLAIN"):

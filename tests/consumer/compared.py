@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock import error_codes
 from penstock.consumer.config import ConsumerConfig, CreateConsumerRequest
 from penstock.consumer.creation import (
     Address,
@@ -140,18 +139,11 @@ class OurRules:
         try:
             document = decode_request(CreateConsumerRequest, request.body)
             config = addressed_config(document, request.address, is_clustered=False)
-            if request.address.stream != "S":
-                raise ApiError(error_codes.STREAM_NOT_FOUND)
-            around = Surroundings(
-                self.stream,
-                self.consumers,
-                self.server,
-                self.account,
-                has_interest=lambda subject: subject == HEARD,
-                new_name=lambda: next(self.names),
-            )
             checked = checked_creation(
-                config, around, action=document.action, pedantic=document.pedantic
+                config,
+                self._around(self.stream),
+                action=document.action,
+                pedantic=document.pedantic,
             )
         except ApiError as error:
             return to_json(error.document())
@@ -159,6 +151,16 @@ class OurRules:
         self.consumers[checked.name] = checked.config
         answer = encode(for_answer(checked.config, self.server_version))
         return _without_made_up(answer, request, checked.name)
+
+    def _around(self, stream: StreamConfig) -> Surroundings:
+        return Surroundings(
+            stream,
+            self.consumers,
+            self.server,
+            self.account,
+            has_interest=lambda subject: subject == HEARD,
+            new_name=lambda: next(self.names),
+        )
 
 
 def differences(

@@ -19,8 +19,10 @@ EXPLICIT = {"ack_policy": "explicit"}
 def _numbers() -> list[Case]:
     found: list[Case] = []
     for name in ("max_deliver", "max_waiting", "max_ack_pending", "max_batch", "max_bytes"):
-        for value in (-2, -1, 0, 1, 100, 2**31, 2**63 - 1, 2**63, 1.5, "1", None, True):
-            found.append(alone(**{name: value}))
+        found += [
+            alone(**{name: value})
+            for value in (-2, -1, 0, 1, 100, 2**31, 2**63 - 1, 2**63, 1.5, "1", None, True)
+        ]
         for value in (-2, -1, 0, 1):
             found.append(alone(**{name: value}, pedantic=True))
             found.append(alone(**{name: value}, **PUSH))
@@ -68,8 +70,10 @@ def _words() -> list[Case]:
         for word in (*words, *others):
             found.append(alone(**{name: word}))
             found.append(alone(**{name: word}, **PUSH))
-    for action in ("", "create", "update", "Create", "create_or_update", None, 5, ["create"]):
-        found.append(alone(action=action))
+    found += [
+        alone(action=action)
+        for action in ("", "create", "update", "Create", "create_or_update", None, 5, ["create"])
+    ]
     found += [alone(pedantic=value) for value in (False, None, 1)]
     return found
 
@@ -91,7 +95,7 @@ def _starts() -> list[Case]:
             {"filter_subjects": ["s.a", "s.b"]},
             {"filter_subject": "s.a", "opt_start_seq": 5},
         ):
-            found.append(alone(deliver_policy=policy, **start))
+            found += [alone(deliver_policy=policy, **start)]
     times = ("2026-01-02T03:04:05Z", "0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "x", 5)
     found += [alone(deliver_policy="by_start_time", opt_start_time=each) for each in times]
     return found
@@ -104,8 +108,7 @@ def _waits() -> list[Case]:
         found.append(alone(backoff=backoff, **EXPLICIT))
         found.append(alone(backoff=backoff, **EXPLICIT, pedantic=True))
         found.append(alone(backoff=backoff, **EXPLICIT, ack_wait=SECOND, pedantic=True))
-        for count in (-1, 1, 2, 3):
-            found.append(alone(backoff=backoff, max_deliver=count, **EXPLICIT))
+        found += [alone(backoff=backoff, max_deliver=count, **EXPLICIT) for count in (-1, 1, 2, 3)]
     for policy in ("none", "all", "explicit"):
         for value in (-1, 0, 1, 5):
             found.append(alone(ack_policy=policy, max_ack_pending=value))
@@ -130,8 +133,9 @@ def _flow_control() -> list[Case]:
         {"flow_control": True},
     ):
         for policy in ("none", "explicit", "flow_control"):
-            for pedantic in (False, True):
-                found.append(alone(**fields, ack_policy=policy, pedantic=pedantic))
+            found += [
+                alone(**fields, ack_policy=policy, pedantic=pedantic) for pedantic in (False, True)
+            ]
     return found
 
 
@@ -170,7 +174,9 @@ def _flags() -> list[Case]:
     found.append(alone(direct=True, sourcing=True, **PUSH))
     for retention in ("interest", "workqueue"):
         request = named(direct=True, sourcing=True, ack_wait=SECOND, max_deliver=5, **PUSH)
-        found.append(Case((request, request), {"retention": retention}))
+        from_five = {"deliver_policy": "by_start_sequence", "opt_start_seq": 5}
+        moved = named(direct=True, sourcing=True, **PUSH, **from_five)
+        found.append(Case((request, request, moved), {"retention": retention}))
     return found
 
 
@@ -200,8 +206,7 @@ def _texts() -> list[Case]:
         )
     ]
     times = ("2030-01-02T03:04:05Z", "2030-01-02T03:04:05+02:00", "2020-01-01T00:00:00Z")
-    for until in (*times, "0001-01-01T00:00:00Z", None, "x", 5):
-        found.append(alone(pause_until=until))
+    found += [alone(pause_until=until) for until in (*times, "0001-01-01T00:00:00Z", None, "x", 5)]
     return found
 
 
@@ -212,8 +217,7 @@ def _priorities() -> list[Case]:
         ["a\n"], ["a", ""], "a",
     )  # fmt: skip
     for policy in ("none", "overflow", "pinned_client", "prioritized"):
-        for chosen in groups:
-            found.append(alone(priority_policy=policy, priority_groups=chosen))
+        found += [alone(priority_policy=policy, priority_groups=chosen) for chosen in groups]
         both = {"priority_policy": policy, "priority_groups": ["a"]}
         found.append(alone(**both, **PUSH))
         found += [alone(**both, priority_timeout=value) for value in (-1, 0, 1, SECOND)]
@@ -243,7 +247,7 @@ def _limits() -> list[Case]:
             EXPLICIT | {"max_ack_pending": 5, "inactive_threshold": SECOND, "pedantic": True},
             EXPLICIT | {"max_ack_pending": 5, "pedantic": True},
         ):
-            found.append(Case((named(**fields),), {"consumer_limits": limits}))
+            found += [Case((named(**fields),), {"consumer_limits": limits})]
     return found
 
 

@@ -39,9 +39,9 @@ def _forms() -> list[Case]:
         durable(filter_subject="s.a"),
         durable(num_replicas=3),
     ]
-    for stream in ("S", "T"):
-        for body in (b"", b"{}", b"[]", b"x", b"null", b'{"stream_name":"T"}'):
-            requests.append(Request(Address(Form.NAMED, stream, "C"), body))
+    bodies = (b"", b"{}", b"[]", b"x", b"null", b'{"stream_name":"T"}')
+    requests += [Request(Address(Form.NAMED, "S", "C"), body) for body in bodies]
+    requests += [Request(Address(Form.NAMED, "T", "C"), body) for body in bodies[:-1]]
     missing = b'{"stream_name":"S","config":null,"extra":1}'
     requests.append(Request(Address(Form.NAMED, "S", "C"), missing))
     requests.append(Request(Address(Form.DURABLE, "T", "C"), b'{"stream_name":"S"}'))
@@ -56,8 +56,7 @@ def _names() -> list[Case]:
         found += [Case((named(name, durable_name=name),)), Case((unnamed(name=name),))]
     found += [Case((unnamed(name=name),)) for name in ("a b", "a\tb", "a\nb", "*", ">")]
     found += [Case((durable("x" * 256),)), Case((named("x" * 256, durable_name="x" * 256),))]
-    for fields in ({"name": "a b"}, {"durable_name": "a b"}):
-        found.append(Case((named(**fields),)))
+    found += [Case((named(**fields),)) for fields in ({"name": "a b"}, {"durable_name": "a b"})]
     return found
 
 
@@ -75,7 +74,8 @@ def _again() -> list[Case]:
             different = fields | {"description": "different"}
             found.append(Case((named(**fields), named(**different, action=action))))
     found += [Case((named(action="update"), named(action="create"), named(action="create")))]
-    found += [Case((named(durable_name="C"), named())), Case((named(), named(durable_name="C")))]
+    found += [Case((named(durable_name="C"), named(), named(description="still"), named()))]
+    found += [Case((named(), named(durable_name="C")))]
     found += [Case((durable(), durable())), Case((durable(), named("D", durable_name="D")))]
     found += [Case((named("N"), unnamed(name="N"))), Case((unnamed(name="N"), unnamed(name="N")))]
     paused = {"pause_until": "2030-01-02T03:04:05+02:00"}
@@ -195,13 +195,16 @@ def _queues() -> list[Case]:
         {"filter_subject": ">"},
     )
     for one in filters:
-        for two in filters:
-            found.append(among(named("A", **EXPLICIT, **one), named("B", **EXPLICIT, **two)))
+        found += [
+            among(named("A", **EXPLICIT, **one), named("B", **EXPLICIT, **two)) for two in filters
+        ]
     one, two = EXPLICIT | {"filter_subject": "s.a"}, EXPLICIT | {"filter_subject": "s.b"}
     found += [
         among(named("A", **one), named("B", **two), named("B", **one)),
         among(named("A", **one), named("B", **two), named("B", **EXPLICIT)),
         among(named("A", **one), named("A", **two), named("B", **one)),
+        among(named("A", **one), named("A", **one, description="again")),
+        among(named("A", deliver_subject="to", direct=True), named("B", **one), named("C", **two)),
         among(named("A", deliver_subject="to", direct=True), named("B", **EXPLICIT)),
         among(named("B", **EXPLICIT), named("A", deliver_subject="to", direct=True)),
     ]

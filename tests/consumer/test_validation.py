@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,12 +25,13 @@ from penstock.consumer.creation import (
     Surroundings,
     addressed_config,
     checked_creation,
+    replicas_of,
 )
 from penstock.consumer.updates import checked_update, paused_until
 from penstock.documents.decoding import decode
 from penstock.documents.encoding import encode
 from penstock.documents.times import ZERO_TIME, Instant
-from penstock.errors import ApiError
+from penstock.errors import ApiError, ErrorCode
 from penstock.limits import SUBJECT_PAIRS_MAX
 from penstock.stream.allowances import AccountLimits, ServerLimits
 from penstock.stream.config import RetentionPolicy, StreamConfig
@@ -132,12 +136,12 @@ def test_many_filters_without_wildcards_are_no_work() -> None:
 
 @given(st.text(alphabet="0123456789+-%x", max_size=25))
 def test_a_frequency_that_was_let_through_is_a_number(text: str) -> None:
-    try:
-        config = checked(ConsumerConfig(name="C", sample_freq=text)).config
-    except ApiError as error:
-        assert error.err_code == error_codes.CONSUMER_INVALID_SAMPLING.err_code
-    else:
-        assert config.sample_percent >= 0
+    config = ConsumerConfig(name="C", sample_freq=text)
+    number = re.fullmatch(r"[+]?[0-9]+|-0+", text.removesuffix("%"))
+    is_fine = not text or (number is not None and int(number[0]) < 2**63)
+
+    with nullcontext() if is_fine else pytest.raises(ApiError, match="sampling"):
+        assert checked(config).config.sample_percent >= 0
 
 
 def test_consumers_of_a_work_queue_do_not_count_those_that_feed_streams() -> None:
@@ -150,6 +154,45 @@ def test_consumers_of_a_work_queue_do_not_count_those_that_feed_streams() -> Non
     assert made.config.ack_policy is AckPolicy.FLOW_CONTROL
     assert made.config.durable_name == "F"
     assert checked(durable, stream=queue, F=made.config).is_new
+
+
+@pytest.mark.parametrize(
+    ("retention", "replicas", "durable_name", "expected"),
+    [
+        (RetentionPolicy.LIMITS, 0, "", 1),
+        (RetentionPolicy.LIMITS, 0, "C", 3),
+        (RetentionPolicy.LIMITS, 1, "C", 1),
+        (RetentionPolicy.LIMITS, 2, "", 2),
+        (RetentionPolicy.INTEREST, 0, "", 3),
+        (RetentionPolicy.INTEREST, 3, "", 3),
+    ],
+)
+def test_a_consumer_counts_for_the_limits_of_its_copies(
+    retention: RetentionPolicy, replicas: int, durable_name: str, expected: int
+) -> None:
+    stream = replace(STREAM, num_replicas=3, retention=retention)
+    config = ConsumerConfig(name="C", durable_name=durable_name, num_replicas=replicas)
+
+    assert replicas_of(config, stream) == expected
+    assert checked(config, stream=stream).config.num_replicas == replicas
+
+
+@pytest.mark.parametrize(
+    ("retention", "replicas", "code"),
+    [
+        (RetentionPolicy.LIMITS, 4, error_codes.CONSUMER_REPLICAS_EXCEEDS_STREAM),
+        (RetentionPolicy.INTEREST, 2, error_codes.CONSUMER_REPLICAS_SHOULD_MATCH_STREAM),
+    ],
+)
+def test_a_consumer_has_no_other_copies_than_its_stream_can_give(
+    retention: RetentionPolicy, replicas: int, code: ErrorCode
+) -> None:
+    stream = replace(STREAM, num_replicas=3, retention=retention)
+
+    with pytest.raises(ApiError) as caught:
+        checked(ConsumerConfig(name="C", num_replicas=replicas), stream=stream)
+
+    assert caught.value.err_code == code.err_code
 
 
 def test_a_pause_needs_a_newer_server_for_as_long_as_it_is_there() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock import error_codes
-from penstock.documents.decoding import decode, decode_request, decode_text
+from penstock.documents.decoding import decode, decode_plain, decode_request, decode_text
 from penstock.documents.shapes import OMIT_EMPTY, POINTER, Int, Int32, Uint64, Word, shape_of
 from penstock.documents.times import Instant
 from penstock.errors import ApiError, InternalError, InvalidDocument
@@ -135,3 +135,26 @@ def test_a_type_that_json_does_not_have_is_our_own_mistake() -> None:
 
     with pytest.raises(InternalError):
         shape_of(Odd)
+
+
+def test_a_plain_document_may_say_more_than_is_known() -> None:
+    assert decode_plain(Part, b'{"name":"a","bogus":1}') == Part("a")
+    assert decode_plain(Part, b" null ") == Part()
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "unexpected end of JSON input"),
+        (b" ", "unexpected end of JSON input"),
+        (b"{", "unexpected end of JSON input"),
+        (b"{}{}", "invalid character '{' after top-level value"),
+        (b"x", "invalid character 'x' looking for beginning of value"),
+        (b"[]", "json: cannot unmarshal array into Go value of type server.Part"),
+    ],
+)
+def test_a_plain_document_is_a_single_one(body: bytes, reason: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        decode_plain(Part, body)
+
+    assert caught.value.description == f"invalid JSON: {reason}"

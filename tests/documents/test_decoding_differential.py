@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents.bodies import BODIES, TIMES
-from tests.stream.compared import OurRules, Request, differences
-from tests.support.nats_server import NatsServer
+from tests.stream.compared import OurRules, Reference, Request, differences, reference_in
 
 pytestmark = pytest.mark.oracle
 
@@ -28,14 +27,14 @@ DAMAGED_COUNT = 600
 @pytest.fixture(scope="module", params=[True, False], ids=["strict", "lenient"])
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[NatsServer, bool]]:
+) -> Iterator[tuple[Reference, bool]]:
     folder: Path = tmp_path_factory.mktemp("reference")
-    setting = "" if request.param else "strict: false"
-    with NatsServer(folder, jetstream=setting) as server:
+    settings = "" if request.param else "jetstream { strict: false }"
+    with reference_in(folder, settings) as server:
         yield server, request.param
 
 
-def answers_that_differ(both: tuple[NatsServer, bool], bodies: Iterator[bytes]) -> list[object]:
+def answers_that_differ(both: tuple[Reference, bool], bodies: Iterator[bytes]) -> list[object]:
     server, strict = both
     found: list[object] = []
     with server.connect() as client:
@@ -55,15 +54,15 @@ def damaged(body: bytes, chance: random.Random) -> bytes:
     return body
 
 
-def test_every_body_has_the_real_servers_answer(both: tuple[NatsServer, bool]) -> None:
+def test_every_body_has_the_real_servers_answer(both: tuple[Reference, bool]) -> None:
     assert answers_that_differ(both, iter(BODIES)) == []
 
 
-def test_every_time_has_the_real_servers_answer(both: tuple[NatsServer, bool]) -> None:
+def test_every_time_has_the_real_servers_answer(both: tuple[Reference, bool]) -> None:
     assert answers_that_differ(both, iter(TIMED)) == []
 
 
-def test_damaged_bodies_have_the_real_servers_answers(both: tuple[NatsServer, bool]) -> None:
+def test_damaged_bodies_have_the_real_servers_answers(both: tuple[Reference, bool]) -> None:
     chance = random.Random(4)
     bodies = [body for body in (*BODIES, *TIMED) if len(body) < 1000]
 

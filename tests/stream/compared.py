@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from penstock.documents.decoding import decode_request
@@ -21,8 +23,28 @@ from penstock.stream.config import StorageType, StreamConfig, StreamConfigReques
 from penstock.stream.creation import checked_creation
 from penstock.stream.updates import checked_update
 from penstock.stream.versioning import for_answer
-from tests.support.executables import WAIT_S
-from tests.support.nats_server import NatsClient, NatsServer
+from penstock.testing.servers import WAIT_S, reference_server
+from tests.support.nats_client import NatsClient
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The real server, and where its streams are."""
+
+    port: int
+    store_dir: Path
+
+    def connect(self) -> NatsClient:
+        """Open a connection."""
+        return NatsClient(self.port)
+
+
+@contextmanager
+def reference_in(folder: Path, settings: str = "") -> Iterator[Reference]:
+    """Run the real server."""
+    with reference_server(settings=settings, store_dir=folder) as server:
+        yield Reference(server.port, folder)
+
 
 ACCOUNTS = ("$G", "A")
 """The accounts in which streams are asked for."""
@@ -82,7 +104,7 @@ def forget_streams(client: NatsClient) -> None:
         client.api(f"STREAM.DELETE.{name}")
 
 
-def wait_until_cleared(server: NatsServer, names: Collection[str]) -> None:
+def wait_until_cleared(server: Reference, names: Collection[str]) -> None:
     """Wait until nothing is left of streams with these names.
 
     The real server clears folders away behind its answer, an account's empty one included, and
@@ -149,7 +171,7 @@ class OurRules:
 
 
 def differences(
-    server: NatsServer, client: NatsClient, rules: OurRules, case: Case
+    server: Reference, client: NatsClient, rules: OurRules, case: Case
 ) -> list[tuple[str, Mapping[str, str]]]:
     """Put the requests of one case to both; give those whose answers differ."""
     wait_until_cleared(server, {request.name for request in case})

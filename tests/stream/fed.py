@@ -36,6 +36,10 @@ class Kept(NamedTuple):
 class Side(NatsClient):
     """One of both servers."""
 
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+        self.url = f"nats://127.0.0.1:{port}"
+
     def make(self, name: str, **config: Any) -> dict[str, Any]:
         """Make a stream."""
         return self.api(f"STREAM.CREATE.{name}", {"name": name} | config)

@@ -5,8 +5,8 @@
         house.publish("s.1", b"x", reply="_IN.1")
         assert house.answers() == [...]
 
-Nothing waits for time to pass: `answers` makes everything durable, and then lets the loop do what
-has become due.
+Nothing waits for time to pass: the loop's time is the clock's, and `answers` makes everything
+durable and then lets the loop do what has become due.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from typing import Any, NamedTuple
 from penstock.clock import Clock, SystemClock
 from penstock.documents.decoding import decode_request
 from penstock.documents.times import Instant
-from penstock.routing.link import Hub, Service
+from penstock.routing.hub import Hub, Service
 from penstock.routing.sublist import Sublist, Subscription
-from penstock.store.vfs import OsFileSystem
+from penstock.store.vfs import FileSystem, OsFileSystem
 from penstock.stream.allowances import AccountLimits, ServerLimits
 from penstock.stream.batch_room import BatchRoom
-from penstock.stream.config import StreamConfig, StreamConfigRequest
+from penstock.stream.config import StorageType, StreamConfig, StreamConfigRequest
 from penstock.stream.creation import checked_creation
 from penstock.stream.folders import StreamFolder
 from penstock.stream.storage import StoragePolicy
+from penstock.stream.storage_room import UNBOUNDED
 from penstock.stream.stream import Stream
 from penstock.stream.updates import checked_update
 
@@ -43,31 +44,53 @@ class Answer(NamedTuple):
     body: bytes
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop whose time is that of a clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def time(self) -> float:
+        return self._clock.monotonic_ns() / 1e9
+
+
 class StreamHouse:
     """The host; see the module."""
 
-    def __init__(self, path: Path, clock: Clock | None = None, *, domain: str = "") -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock | None = None,
+        *,
+        domain: str = "",
+        files: FileSystem | None = None,
+    ) -> None:
         self.path = path
         self.clock = clock or SystemClock()
-        self.files = OsFileSystem()
+        self.files = files or OsFileSystem()
         self.domain = domain
         self.policy = StoragePolicy()
         self.batch_room = BatchRoom()
         self.hub = Hub(1)
         self.sublist = Sublist()
-        self.loop = asyncio.new_event_loop()
+        self.loop = _Loop(self.clock)
         self.streams: dict[str, Stream] = {}
         self.advisories: list[tuple[str, Mapping[str, Any]]] = []
         self.log_lines: list[str] = []
         self._answers: list[Answer] = []
         self.listen("_IN.>")
 
+    def bytes_left(self, storage: StorageType) -> int:
+        del storage
+        return UNBOUNDED
+
     def log(self, level: str, text: str) -> None:
         self.log_lines.append(f"{level} {text}")
 
     def advise(self, sublist: Sublist, subject: str, kind: str, fields: Mapping[str, Any]) -> None:
         assert sublist is self.sublist
-        self.advisories.append((subject, fields | {"type": kind}))
+        self.advisories.append((subject, dict(fields) | {"type": kind}))
 
     def listen(self, subject: str) -> None:
         """Gather what is published to a subject."""

@@ -46,12 +46,12 @@ def pub(
     /,
     *,
     reply: str | None = None,
-    raw: bytes = b"",
+    raw: str = "",
     **headers: str,
 ) -> Publish:
-    """Name headers without `Nats-` and with underlines."""
+    """Name headers without `Nats-` and with underlines, or give the `raw` block."""
     names = {f"Nats-{name.replace('_', '-')}": value for name, value in headers.items()}
-    return Publish(subject, body, names, reply, raw)
+    return Publish(subject, body, names, reply, raw.encode())
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from tests.stream import corpus, corpus_subjects
 from tests.stream.compared import (
     Case,
     OurRules,
+    Reference,
     ask_reference,
     create,
     differences,
     forget_streams,
+    reference_in,
     update,
 )
-from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.oracle
 
@@ -30,13 +31,13 @@ MINUTE_NS = 60_000_000_000
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    with NatsServer(tmp_path_factory.mktemp("reference")) as server:
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reference]:
+    with reference_in(tmp_path_factory.mktemp("reference")) as server:
         yield server
 
 
 def answers_that_differ(
-    reference: NatsServer, cases: list[Case], server: ServerLimits, account: AccountLimits
+    reference: Reference, cases: list[Case], server: ServerLimits, account: AccountLimits
 ) -> list[object]:
     found: list[object] = []
     with reference.connect() as client:
@@ -47,7 +48,7 @@ def answers_that_differ(
 
 
 @pytest.mark.parametrize("start", range(0, len(CASES), CASES_PER_TEST))
-def test_each_request_has_the_real_servers_answer(reference: NatsServer, start: int) -> None:
+def test_each_request_has_the_real_servers_answer(reference: Reference, start: int) -> None:
     cases = CASES[start : start + CASES_PER_TEST]
 
     assert answers_that_differ(reference, cases, ServerLimits(), AccountLimits()) == []
@@ -98,7 +99,7 @@ def test_an_accounts_limits_have_the_real_servers_answers(tmp_path: Path) -> Non
         "max_bytes_required: true } } }"
     )
 
-    with NatsServer(tmp_path, settings) as server:
+    with reference_in(tmp_path, settings) as server:
         found = answers_that_differ(server, cases, ServerLimits(), AccountLimits({"": account}))
 
     assert found == []
@@ -122,15 +123,16 @@ def test_a_servers_limits_have_the_real_servers_answers(tmp_path: Path) -> None:
         ),
     ]
     server_limits = ServerLimits(10 * MIB, 20 * MIB, duplicate_window_ns_max=MINUTE_NS)
-    jetstream = f'max_mem: {10 * MIB}, max_file: {20 * MIB}, limits {{ duplicate_window: "1m" }}'
+    limits = f'max_mem: {10 * MIB}, max_file: {20 * MIB}, limits {{ duplicate_window: "1m" }}'
+    settings = f"jetstream {{ {limits} }}"
 
-    with NatsServer(tmp_path, jetstream=jetstream) as server:
+    with reference_in(tmp_path, settings) as server:
         found = answers_that_differ(server, cases, server_limits, AccountLimits())
 
     assert found == []
 
 
-def test_an_answer_that_differs_is_found(reference: NatsServer) -> None:
+def test_an_answer_that_differs_is_found(reference: Reference) -> None:
     rules = OurRules("another version")
 
     with reference.connect() as client:
@@ -139,7 +141,7 @@ def test_an_answer_that_differs_is_found(reference: NatsServer) -> None:
     assert [request for request, _ in found] == ['CREATE {"name": "S"}']
 
 
-def test_the_two_sides_are_asked_the_same_way(reference: NatsServer) -> None:
+def test_the_two_sides_are_asked_the_same_way(reference: Reference) -> None:
     with reference.connect() as client:
         answer = ask_reference(client, create("T", max_msgs=3))
         forget_streams(client)

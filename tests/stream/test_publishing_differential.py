@@ -11,6 +11,7 @@ from penstock.testing.servers import reference_server
 from tests.stream.hosts import StreamHouse
 from tests.stream.published import Case, ask_ours, ask_reference
 from tests.stream.publishing_corpus import CASES
+from tests.stream.publishing_fuzz import random_case
 from tests.support.nats_client import NatsClient
 
 pytestmark = pytest.mark.oracle
@@ -34,3 +35,16 @@ def test_publishers_are_answered_and_messages_stored_as_by_the_real_server(
     assert ours.answers == theirs.answers
     assert ours.stored == theirs.stored
     assert ours.state == theirs.state
+
+
+@pytest.mark.parametrize("start", range(0, 200, 20))
+def test_random_messages_fare_as_with_the_real_server(
+    reference: NatsClient, tmp_path: Path, start: int
+) -> None:
+    for seed in range(start, start + 20):
+        asked = random_case(seed)
+        theirs = ask_reference(reference, asked)
+        with StreamHouse(tmp_path / str(seed)) as house:
+            ours = ask_ours(house, asked)
+
+        assert ours == theirs, asked

@@ -116,9 +116,9 @@ def an_id_that_is_there_already(side: Side) -> list[str]:
     _origin(side, "D", 1)
     side.put("D.a", b"1", Nats_Msg_Id="one")
     side.put("D.a", b"2", Nats_Msg_Id="two")
-    side.make("DS", subjects=["own"], **window)
-    side.put("own", b"mine", Nats_Msg_Id="one")
-    side.change("DS", subjects=["own"], sources=[{"name": "D"}], **window)
+    side.make("DS", subjects=["ds"], **window)
+    side.put("ds", b"mine", Nats_Msg_Id="one")
+    side.change("DS", subjects=["ds"], sources=[{"name": "D"}], **window)
     side.wait_for("DS", 3)
     return ["DS"]
 
@@ -129,6 +129,17 @@ def taken_from_a_work_queue(side: Side) -> list[str]:
     side.wait_for("KS", 4)
     side.wait("K", lambda info: info["state"]["messages"] == 0)
     return ["K", "KS"]
+
+
+def of_what_is_kept_for_interest(side: Side) -> list[str]:
+    _origin(side, "O", 2, retention="interest")
+    side.make("OS", sources=[{"name": "O", "filter_subject": "O.1.*"}])
+    side.wait("OS", lambda info: info["sources"][0]["active"] >= 0)
+    side.put("O.1.a", b"wanted")
+    side.put("O.2.a", b"not wanted")
+    side.put("O.1.b", b"wanted, too")
+    side.wait_for("OS", 2)
+    return ["OS"]
 
 
 def counters(side: Side) -> list[str]:
@@ -200,6 +211,7 @@ STORIES: tuple[Story, ...] = (
     without_expectations,
     an_id_that_is_there_already,
     taken_from_a_work_queue,
+    of_what_is_kept_for_interest,
     counters,
     within_its_own_limits,
     taken_out_and_put_back,
@@ -226,6 +238,19 @@ def test_a_mark_names_the_very_stream_it_came_from(both: tuple[Side, Side]) -> N
         side.wait_for("YS", 1)
         (kept,) = side.kept("YS")
         assert f" {side.identity('Y')}\r\n" in kept.headers
+
+
+def test_what_is_kept_for_interest_goes_when_it_has_been_taken(both: tuple[Side, Side]) -> None:
+    _, ours = both
+    _origin(ours, "V", 0, retention="interest")
+    ours.make("VS", sources=[{"name": "V"}])
+    ours.make("VM", mirror={"name": "V"})
+    for number in range(20):
+        ours.put("V.a", b"%d" % number)
+    ours.wait_for("VS", 20)
+    ours.wait_for("VM", 20)
+    state = ours.wait("V", lambda info: info["state"]["messages"] == 0)["state"]
+    assert state["last_seq"] == 20
 
 
 def test_an_origin_that_was_made_again_is_taken_from_its_start(both: tuple[Side, Side]) -> None:
@@ -271,6 +296,21 @@ def test_sources_go_on_after_a_restart(tmp_path: Path, is_killed: bool) -> None:
         side.put("B.more", b"b")
         side.wait_for("S", 10)
         assert [each.data for each in side.kept("S")[7:]] == ["", "a", "b"]
+
+
+def test_what_is_kept_for_a_mirror_alone_is_still_there_after_a_restart(tmp_path: Path) -> None:
+    with server_process(store_dir=tmp_path) as server, Side(server.port) as side:
+        _origin(side, "A", 0, retention="interest")
+        config = {"durable_name": "C", "ack_policy": "explicit", "filter_subject": "A.other"}
+        side.api("CONSUMER.DURABLE.CREATE.A.C", {"stream_name": "A", "config": config})
+        side.make("M", mirror={"name": "A"}, max_msgs=1, discard="new")
+        side.put("A.a", b"1")
+        side.put("A.a", b"2")
+        side.wait("M", lambda info: "error" in info["mirror"])
+    with server_process(store_dir=tmp_path) as server, Side(server.port) as side:
+        side.drop("M", 1)
+        side.wait_for("M", 2)
+        assert [each.data for each in side.kept("M")] == ["2"]
 
 
 def test_an_emptied_stream_knows_after_a_restart_how_far_it_had_come(tmp_path: Path) -> None:

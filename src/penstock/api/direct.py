@@ -14,7 +14,9 @@ One thread: the event loop's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+
+import msgspec
 
 from penstock.api.dispatch import API_PREFIX, JetStream, needs_newer
 from penstock.api.messages import find, is_contradictory, load_last, names_nothing, start_of
@@ -34,11 +36,15 @@ from penstock.routing.hub import Service
 from penstock.routing.sublist import Sublist, Subscription
 from penstock.store.block_files import StoredMessage
 from penstock.stream.account import StreamAction
+from penstock.stream.config import StorageType
 from penstock.stream.headers import FIRST_LINE
+from penstock.stream.lookups import Lookup
 from penstock.stream.stream import Stream
 
 DIRECT_PREFIX = f"{API_PREFIX}DIRECT.GET."
 QUEUE = b"_sys_"
+Asked = Callable[[bytes, bytes | None, bytes, bytes], None]
+FILE = StorageType.FILE
 
 _TOKENS_BEFORE_SUBJECT = 5
 
@@ -94,19 +100,26 @@ class DirectGets:
         names = [config.name] if config.allow_direct else []
         if config.mirror_direct and config.mirror is not None:
             names.append(config.mirror.name)
-        answering = Service(_Answering(self._service, self._sublist, stream).asked)
+        asked = _Answering(self._service, self._sublist, stream).asked
         subscriptions: list[Subscription] = []
         for name in names:
-            for subject in (f"{DIRECT_PREFIX}{name}", f"{DIRECT_PREFIX}{name}.>"):
-                sid = b"%d" % (len(subscriptions) + 1)
-                subscription = Subscription(answering, subject.encode(), sid, QUEUE)
-                self._sublist.insert(subscription)
-                subscriptions.append(subscription)
+            subject = f"{DIRECT_PREFIX}{name}".encode()
+            subscriptions += (
+                Subscription(Service(asked), subject, b"1", QUEUE),
+                Subscription(
+                    self._lookup(stream, len(subject) + 1, asked), subject + b".>", b"2", QUEUE
+                ),
+            )
+        for subscription in subscriptions:
+            self._sublist.insert(subscription)
         self._subscriptions[config.name] = subscriptions
 
+    def _lookup(self, stream: Stream, start_size: int, asked: Asked) -> Lookup:
+        name = stream.name.encode()
+        return Lookup(stream.host.hub, self._sublist, stream.store, name, start_size, asked)
 
-@dataclass(frozen=True, slots=True)
-class _Answering:
+
+class _Answering(msgspec.Struct, frozen=True):
     """Answers for one stream."""
 
     service: JetStream
@@ -206,9 +219,9 @@ class _Answering:
         if subjects is None:
             raise Status(404, "No Results")
         found = store.multi_last(subjects, up_to_seq=up_to_seq, count_max=DIRECT_SUBJECTS_MAX)
-        wanted = [seq for seq in found if seq >= request.seq]
-        if not wanted:
+        if not found:
             raise Status(404, "No Results")
+        wanted = [seq for seq in found if seq >= request.seq]
         bytes_left = request.max_bytes or self.service.pending_bytes_max
         last_seq, pending = 0, len(wanted)
         for count, seq in enumerate(wanted, start=1):
@@ -226,6 +239,9 @@ class _Answering:
     def _up_to(self, request: JSApiMsgGetRequest) -> int:
         state = self.stream.store.state()
         if request.up_to_time is None:
+            # Beyond its end the reference server finds nothing on disk, as if it were empty.
+            if request.up_to_seq > state.last_seq and self.stream.config.storage is FILE:
+                raise Status(404, "No Results")
             return request.up_to_seq or state.last_seq
         seq = self.stream.store.seq_from_time(request.up_to_time.time_ns)
         if seq <= state.first_seq:

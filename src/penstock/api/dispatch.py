@@ -12,8 +12,7 @@ One thread: the event loop's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -77,8 +76,24 @@ class JetStream(Protocol):
         """Give an id that was never given before."""
         ...
 
-    def publish(self, sublist: Sublist, subject: bytes, headers: bytes, body: bytes) -> int:
+    def publish(
+        self,
+        sublist: Sublist,
+        subject: bytes,
+        headers: bytes,
+        body: bytes,
+        *,
+        reply: bytes | None = None,
+    ) -> int:
         """Send something to whoever listens; give to how many."""
+        ...
+
+    def flush(self) -> None:
+        """Send now what was published behind an answer."""
+        ...
+
+    def client_info(self) -> dict[str, Any]:
+        """Tell who is asking."""
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -86,8 +101,7 @@ class JetStream(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One request of an account that has JetStream."""
 
     service: JetStream
@@ -99,6 +113,8 @@ class Call:
     headers: bytes
     body: bytes
     reply: bytes | None
+    answer_headers: dict[str, str] = msgspec.field(default_factory=dict)
+    """What the handler has to say beside the answer's document."""
 
     def read(self, made: type[D]) -> D:
         """Read the body; raise ApiError."""
@@ -114,8 +130,7 @@ Handler = Callable[[Call], dict[str, Any] | None]
 """Gives the fields of the answer; None where there is to be none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """One thing that can be asked for."""
 
     subject: str
@@ -129,14 +144,15 @@ class Endpoint:
     """Nobody is told of requests that went well, nor are they counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What became of a request."""
 
     body: bytes
     has_failed: bool
     is_told: bool
     """It is counted, and whoever watches the API hears of it."""
+
+    headers: bytes = b""
 
 
 class Table:
@@ -186,13 +202,17 @@ def refusal(kind: str, error: ApiError) -> bytes:
     return to_json(document | beside_error(kind))
 
 
+def _check(call: Call) -> None:
+    if needs_newer(call.headers):
+        raise ApiError(error_codes.REQUIRED_API_LEVEL)
+    if len(call.body) > API_REQUEST_BYTES_MAX:
+        raise ApiError(error_codes.BAD_REQUEST)
+
+
 def answer(endpoint: Endpoint, call: Call) -> Answer | None:
     """Handle a request; None where it is met with silence."""
     try:
-        if needs_newer(call.headers):
-            raise ApiError(error_codes.REQUIRED_API_LEVEL)
-        if len(call.body) > API_REQUEST_BYTES_MAX:
-            raise ApiError(error_codes.BAD_REQUEST)
+        _check(call)
         fields = endpoint.handle(call)
     except ApiError as error:
         return Answer(refusal(endpoint.kind, error), has_failed=True, is_told=True)
@@ -203,4 +223,10 @@ def answer(endpoint: Endpoint, call: Call) -> Answer | None:
     if fields is None:
         return None
     body = to_json({"type": TYPE_PREFIX + endpoint.kind} | fields)
-    return Answer(body, has_failed=False, is_told=not endpoint.is_quiet)
+    headers = _header_block(call.answer_headers)
+    return Answer(body, has_failed=False, is_told=not endpoint.is_quiet, headers=headers)
+
+
+def _header_block(values: Mapping[str, str]) -> bytes:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in values.items())
+    return f"NATS/1.0\r\n{lines}\r\n".encode() if lines else b""

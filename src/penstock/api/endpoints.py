@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock import error_codes
-from penstock.api import account, consumers, messages, streams
+from penstock.api import account, consumers, messages, restores, snapshots, streams
 from penstock.api.dispatch import Call, Endpoint, Table
 from penstock.errors import ApiError
 
@@ -30,6 +30,8 @@ ENDPOINTS: Final = Table(
         Endpoint("STREAM.PURGE.*", "stream_purge_response", streams.purge),
         Endpoint("STREAM.MSG.GET.*", "stream_msg_get_response", messages.get, is_quiet=True),
         Endpoint("STREAM.MSG.DELETE.*", "stream_msg_delete_response", messages.delete),
+        Endpoint("STREAM.SNAPSHOT.*", "stream_snapshot_response", snapshots.snapshot),
+        Endpoint("STREAM.RESTORE.*", "stream_restore_response", restores.restore),
         Endpoint("STREAM.LEADER.STEPDOWN.*", "stream_leader_stepdown_response", _needs_cluster),
         Endpoint("STREAM.PEER.REMOVE.*", "stream_remove_peer_response", _needs_cluster),
         Endpoint("STREAM.PEER.EVACUATE.*", "stream_evacuate_peer_response", _needs_cluster),

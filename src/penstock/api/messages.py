@@ -16,6 +16,7 @@ from penstock.documents.encoding import document_of
 from penstock.errors import ApiError, CorruptStore, PenstockError, RecordNotFound
 from penstock.store.block_files import StoredMessage
 from penstock.store.interface import StreamStore
+from penstock.stream.config import StorageType
 from penstock.stream.stream import Stream
 from penstock.subjects import SubjectFilter, is_literal, is_valid_subject
 
@@ -109,8 +110,11 @@ def delete(call: Call) -> dict[str, Any]:
 
 
 def _delete(stream: Stream, request: JSApiMsgDeleteRequest) -> ApiError | None:
-    if request.seq > stream.store.state().last_seq:
+    state = stream.store.state()
+    if request.seq > state.last_seq:
         return ApiError(error_codes.STREAM_MSG_DELETE_FAILED, err="stream store EOF")
+    if request.seq < state.first_seq and stream.config.storage is StorageType.FILE:
+        return ApiError(error_codes.STREAM_MSG_DELETE_FAILED, err="no message found")
     try:
         removed = stream.remove_message(request.seq, erase=not request.no_erase)
     except PenstockError as error:

@@ -85,7 +85,7 @@ def state_of(stream: Stream, *, with_deleted: bool = False) -> StreamState:
         num_subjects=state.subjects,
         num_deleted=state.deleted,
         deleted=tuple(stream.store.deleted()) if with_deleted else (),
-        consumer_count=0,
+        consumer_count=stream.consumer_count,
     )
 
 
@@ -181,9 +181,7 @@ def list_all(call: Call) -> dict[str, Any]:
         shown.append(info_of(call, call.account.streams[name]))
         if len(shown) >= STREAM_LIST_MAX:
             break
-    listed = StreamList(
-        len(found), offset, STREAM_LIST_MAX, tuple(shown), tuple(offline), offline
-    )
+    listed = StreamList(len(found), offset, STREAM_LIST_MAX, tuple(shown), tuple(offline), offline)
     return document_of(listed)
 
 

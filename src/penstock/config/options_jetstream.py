@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import string
 from typing import Any, ClassVar, Final
 
 from penstock.config.declaring import Block, Key, Reader, option, options_block
 from penstock.config.durations import MINUTE_NS
+from penstock.config.options_servers import urls
 from penstock.config.parser import Value
 from penstock.config.quoting import quoted
 from penstock.config.reading import (
@@ -23,6 +25,7 @@ from penstock.config.reading import (
 
 _IO_MIN: Final = 4
 _IO_MAX: Final = 8192
+_LINK_NAME: Final = frozenset(string.ascii_letters + string.digits + "-_")
 _ENABLED: Final = ("enabled", "enable")
 _DISABLED: Final = ("disabled", "disable")
 
@@ -138,6 +141,35 @@ class TpmOptions(Block):
 
 
 @options_block(frozen=True)
+class LinkOptions(Block):
+    """Another NATS server whose streams can be mirrored and sourced from here."""
+
+    # fmt: off
+    urls: tuple[str, ...] = option(
+        (), keys=("urls", "url"), read=urls("link"), secret=True, doc="Where it is.",
+    )
+    credentials: str = option(
+        "", keys=("credentials", "creds"), read=text, doc="File with a JWT and its seed.",
+    )
+    account: str = option(
+        "$G", keys=("account",), read=text, doc="The account whose streams may use it.",
+    )
+    # fmt: on
+
+
+def _links(value: Value, key: Key, notes: Notes) -> dict[str, LinkOptions]:
+    entries = mapping(value, f"Expected links to be a map, got {value.type_name}")
+    found = {}
+    for name, entry in entries.items():
+        if not name or not _LINK_NAME.issuperset(name):
+            raise entry.error(f"Link name {quoted(name)} has other than letters, digits, - and _")
+        found[name] = block(LinkOptions, f"link {quoted(name)}")(entry, Key(name, name), notes)
+        if not found[name].urls:
+            raise entry.error(f"Link {quoted(name)} has no url")
+    return found
+
+
+@options_block(frozen=True)
 class JetStreamOptions(Block):
     """Streams: where they are kept and how much they may take."""
 
@@ -242,6 +274,9 @@ class JetStreamOptions(Block):
     tpm: TpmOptions | None = option(
         None, keys=("tpm",), read=block(TpmOptions, "tpm"), go_name="JetStreamTpm",
         doc="A key in the machine's security chip.",
+    )
+    links: dict[str, LinkOptions] = option(
+        {}, keys=("links",), read=_links, doc="Other servers, by the names of their domains here.",
     )
     # fmt: on
 

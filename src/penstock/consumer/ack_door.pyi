@@ -4,7 +4,7 @@ from typing import Protocol, final
 
 from penstock.consumer.pending import Pending
 from penstock.routing.hub import Hub
-from penstock.routing.sublist import Receiver
+from penstock.routing.sublist import Receiver, Subscription
 
 class _Acknowledged(Protocol):
     def on_ack(self, numbers: tuple[int, int, int], reply: bytes | None, body: bytes) -> None: ...
@@ -19,6 +19,10 @@ class AckDoor(Receiver):
     @property
     def noted(self) -> int:
         """How many were noted since the consumer was told."""
+        ...
+
+    def on_auto_unsubscribed(self, subscription: Subscription) -> None:
+        """A door does not close by itself."""
         ...
 
     def __init__(

@@ -12,10 +12,10 @@ The order of the checks is the reference server's. Pure; any thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from penstock import error_codes
@@ -62,8 +62,7 @@ class Checked(NamedTuple):
     is_new: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True):
     """What a consumer will live in: its stream, the limits, the stream's other consumers."""
 
     stream: StreamConfig
@@ -209,7 +208,10 @@ def _check_count(around: Surroundings, tier: TierLimits) -> None:
     count_max = around.stream.max_consumers
     if count_max <= 0 or 0 < tier.max_consumers < count_max:
         count_max = tier.max_consumers
-    if 0 < count_max <= _counted(around.consumers):
+    if count_max <= 0:
+        count_max = around.server.consumers_max
+    # Those that are not counted are few: as long as all are below the limit, nobody counts.
+    if 0 < count_max <= len(around.consumers) and count_max <= _counted(around.consumers):
         raise ApiError(error_codes.MAXIMUM_CONSUMERS_LIMIT)
 
 

@@ -107,12 +107,12 @@ cdef class Courier:
 
     def run(self, Outtake outtake not None, bytes target not None, SubjectFilter subjects, *,
             uint64_t cursor, uint64_t until, int64_t count_max, int64_t bytes_max,
-            uint64_t consumer_seq, uint64_t num_pending, Pending pending not None, int64_t now_ns):
+            bint first_goes, uint64_t consumer_seq, uint64_t num_pending, Pending pending not None, int64_t now_ns):
         """Send the messages from `cursor` on to `target`; tell why it came to an end.
 
-        At most `count_max` messages with a size of `bytes_max` together (-1: any), none above
-        `until`. `consumer_seq` is that of the first; `num_pending` counts what is wanted from
-        `cursor` on. What is sent is noted as `pending`.
+        At most `count_max` messages with a size of `bytes_max` together (-1: any), but a first one
+        whatever its size if it `first_goes`; none above `until`. `consumer_seq` is that of the first;
+        `num_pending` counts what is wanted from `cursor` on. What is sent is noted as `pending`.
         """
         cdef Matches found = self.sublist.match(target, len(target))
         cdef Frame frame
@@ -153,7 +153,7 @@ cdef class Courier:
                 else:
                     frame.payload = outtake.record.payload
                 size = frame.subject_size + frame.reply_size + frame.payload_size
-                if 0 <= bytes_max < self.sent_bytes + size:
+                if 0 <= bytes_max < self.sent_bytes + size and (self.sent or not first_goes):
                     return RUN_BYTES
                 if not route_to(self.hub, found, None, &frame):
                     return RUN_NOBODY

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 
@@ -47,8 +46,7 @@ class ConsumerDocument(msgspec.Struct, frozen=True):
     config: ConsumerConfig = ConsumerConfig()
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerFolder:
+class ConsumerFolder(msgspec.Struct, frozen=True):
     """One consumer's folder."""
 
     files: FileSystem
@@ -75,9 +73,7 @@ class ConsumerFolder:
         """Give what was kept; raises StreamOffline where it cannot be served, and OSError."""
         path = os.path.join(self.path, DOCUMENT_NAME)
         try:
-            document = decode(
-                ConsumerDocument, self._read(path, DOCUMENT_BYTES_MAX), strict=False
-            )
+            document = decode(ConsumerDocument, self._read(path, DOCUMENT_BYTES_MAX), strict=False)
         except InvalidDocument as error:
             raise StreamOffline(path, f"not a consumer's document: {error.reason}") from error
         if document.version != DOCUMENT_VERSION:

@@ -124,9 +124,7 @@ class StateKeeper:
         loop = self._loop()
         self._writing.add_done_callback(lambda done: loop.call_soon_threadsafe(self._end, done))
 
-    def _write(
-        self, work: list[tuple[ConsumerFolder, Snapshot, list[Callable[[], None]]]]
-    ) -> None:
+    def _write(self, work: list[tuple[ConsumerFolder, Snapshot, list[Callable[[], None]]]]) -> None:
         for folder, snapshot, callbacks in work:
             try:
                 folder.write_state(snapshot.state())

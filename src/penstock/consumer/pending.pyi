@@ -44,7 +44,14 @@ class Pending:
         ...
 
     def give_up(self, stream_seq: int) -> None:
-        """Wait no more for one, which counts as delivered as often as it was."""
+        """Wait no more for one; nobody has acknowledged it, so the floor stays below it."""
+        ...
+
+    def pass_over(self, stream_seqs: list[int], cursor: int) -> None:
+        """Forget some that are no longer in the stream, which begins before `cursor` at the latest.
+
+        Where none is left, all before the cursor counts as delivered and acknowledged.
+        """
         ...
 
     def start_at(self, stream_seq: int) -> None:
@@ -71,6 +78,14 @@ class Pending:
 
     def first(self) -> tuple[int, int] | None:
         """Give (stream sequence, consumer sequence) of the first one; None where none is."""
+        ...
+
+    def time_of(self, stream_seq: int) -> int | None:
+        """Tell when one was delivered; None where it is not pending."""
+        ...
+
+    def consumer_seq_of(self, stream_seq: int) -> int:
+        """Give the consumer sequence of one's first delivery; 0 where it is not pending."""
         ...
 
     def entries(self) -> list[tuple[int, int, int]]:

@@ -93,10 +93,20 @@ cdef class Pending:
         return [each for each, _ in gone]
 
     def give_up(self, uint64_t stream_seq):
-        """Wait no more for one, which counts as delivered as often as it was."""
-        cdef uint64_t consumer_seq = self.drop(stream_seq)
-        if consumer_seq:
-            self._move_floor(consumer_seq, stream_seq)
+        """Wait no more for one; nobody has acknowledged it, so the floor stays below it."""
+        self.drop(stream_seq)
+
+    def pass_over(self, list stream_seqs not None, uint64_t cursor):
+        """Forget some that are no longer in the stream, which begins before `cursor` at the latest.
+
+        Where none is left, all before the cursor counts as delivered and acknowledged.
+        """
+        for stream_seq in stream_seqs:
+            self.acknowledge(stream_seq)
+        if not self.count:
+            self.delivered_stream_seq = max(self.delivered_stream_seq, cursor - 1)
+            self.floor_consumer_seq = self.delivered_consumer_seq
+            self.floor_stream_seq = self.delivered_stream_seq
 
     def start_at(self, uint64_t stream_seq):
         """Begin anew: a stream sequence is the first that was not delivered."""
@@ -230,6 +240,16 @@ cdef class Pending:
         if not self.count:
             return None
         return self.items[self.start].stream_seq, self.items[self.start].consumer_seq
+
+    def time_of(self, uint64_t stream_seq):
+        """Tell when one was delivered; None where it is not pending."""
+        cdef Delivery* item = self.find(stream_seq)
+        return None if item == NULL else item.time_ns
+
+    def consumer_seq_of(self, uint64_t stream_seq):
+        """Give the consumer sequence of one's first delivery; 0 where it is not pending."""
+        cdef Delivery* item = self.find(stream_seq)
+        return 0 if item == NULL else item.consumer_seq
 
     def entries(self):
         """Give (stream sequence, consumer sequence, time) of all, in order."""

@@ -2,8 +2,8 @@
 
 A request is for a number of messages, perhaps of a size together, perhaps for some time. Requests
 wait in a queue. Each message goes to the first in it that may have it; one that wants more goes to
-the end of the queue, so that all get their share. What becomes of a request in the end its client is
-told with a status.
+the end of the queue, so that all get their share. What becomes of a request in the end its client
+is told with a status.
 
 What always holds: a request is answered with messages or a status, once its number, bytes or time
 is used up; one whose client listens no more vanishes without a word.
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
 
@@ -44,8 +43,7 @@ class JSApiConsumerGetNextRequest(msgspec.Struct, frozen=True):
     priority: Int = 0
 
 
-@dataclass(slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, eq=False):
     """A request that waits."""
 
     reply: bytes
@@ -65,15 +63,13 @@ class Waiting:
     asked: JSApiConsumerGetNextRequest | None = None
     """As it was sent, unless that was only a number."""
 
+    pin_id: str = ""
+    """The pin that it shows, or was given."""
+
     @property
     def priority(self) -> int:
         """Those with lower ones go first."""
         return _PLAIN_PRIORITY if self.asked is None else self.asked.priority
-
-    @property
-    def pin_id(self) -> str:
-        """The pin that it shows, if any."""
-        return "" if self.asked is None else self.asked.id
 
     def counts(self) -> bytes:
         """Give what it did not get, as headers."""
@@ -91,7 +87,9 @@ def read_request(reply: bytes, body: bytes, now_ns: int) -> Waiting:
     try:
         asked = decode(JSApiConsumerGetNextRequest, text, strict=False)
     except InvalidDocument as error:
-        raise RequestRefused(400, f"Bad Request - {error.reason}") from None
+        # The reference server has no name for the class that it reads a pull into.
+        reason = error.reason.replace(f" {JSApiConsumerGetNextRequest.__name__}.", " .")
+        raise RequestRefused(400, f"Bad Request - {reason}") from None
     if asked.idle_heartbeat > 0 and asked.idle_heartbeat * 2 > asked.expires:
         raise RequestRefused(400, "Bad Request - heartbeat value too large")
     return Waiting(
@@ -103,6 +101,7 @@ def read_request(reply: bytes, body: bytes, now_ns: int) -> Waiting:
         max(asked.idle_heartbeat, 0),
         now_ns + asked.idle_heartbeat if asked.idle_heartbeat > 0 else 0,
         asked=asked,
+        pin_id=asked.id,
     )
 
 
@@ -114,9 +113,7 @@ def _read_count(text: bytes) -> int:
     return max(int(text), 1)
 
 
-def check_request(
-    request: Waiting, config: ConsumerConfig, now_ns: int, *, pin_id: str
-) -> None:
+def check_request(request: Waiting, config: ConsumerConfig, now_ns: int, *, pin_id: str) -> None:
     """Hold a request against the consumer's configuration; raises RequestRefused."""
     if 0 < config.max_batch < request.left:
         raise RequestRefused(409, f"Exceeded MaxRequestBatch of {config.max_batch}")
@@ -160,6 +157,9 @@ class WaitingQueue:
 
     def __len__(self) -> int:
         return len(self._requests)
+
+    def __contains__(self, request: Waiting) -> bool:
+        return any(each is request for each in self._requests)
 
     def __iter__(self) -> Iterator[Waiting]:
         return iter(tuple(self._requests))

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from penstock import error_codes
 from penstock.consumer.config import ConsumerConfig
 from penstock.consumer.defaults import with_threshold
-from penstock.consumer.validation import check_backoff
 from penstock.consumer.versioning import with_required_level
 from penstock.documents.times import ZERO_TIME_NS, Instant
 from penstock.errors import ApiError
@@ -29,12 +28,10 @@ def checked_update(
     `new` keeps the rules of every configuration already. `has_interest` tells whether anybody
     listens to a subject: somebody who is being served is not left without messages.
     """
-    if new != old:
-        _check_lasting(old, new)
-        _check_delivery(old, new, has_interest)
-        if new.max_waiting != old.max_waiting:
-            raise _refusal("max waiting can not be updated")
-        check_backoff(new)
+    _check_lasting(old, new)
+    _check_delivery(old, new, has_interest)
+    if new.max_waiting != old.max_waiting:
+        raise _refusal("max waiting can not be updated")
     if new.pause_until is not None:
         new = replace(new, pause_until=Instant(new.pause_until.time_ns))
     if new.inactive_threshold != old.inactive_threshold:

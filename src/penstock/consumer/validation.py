@@ -10,6 +10,7 @@ Pure; any thread.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Final
 
 from penstock import error_codes
@@ -22,7 +23,7 @@ from penstock.protocol.quoting import quoted
 from penstock.stream.allowances import ServerLimits, TierLimits
 from penstock.stream.config import RetentionPolicy, StreamConfig
 from penstock.stream.rules import check_pairs, invalid, is_name, is_subject
-from penstock.subjects import is_literal, is_subset
+from penstock.subjects import is_literal, is_subset, is_valid_subject
 
 HEARTBEAT_NS_MIN: Final = 100_000_000
 EXPIRES_NS_MIN: Final = 1_000_000
@@ -57,8 +58,6 @@ def checked_config(
     _check_sampling(config.sample_freq)
     if config.flow_control and config.idle_heartbeat == 0:
         raise ApiError(error_codes.CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS)
-    if config.durable_name and config.name and config.name != config.durable_name:
-        raise ApiError(error_codes.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH)
     _check_metadata(config)
     _check_priorities(config)
     return config
@@ -88,15 +87,10 @@ def _check_waits(config: ConsumerConfig) -> None:
         raise ApiError(error_codes.CONSUMER_ACK_WAIT_NEGATIVE)
     if config.ack_policy is AckPolicy.FLOW_CONTROL:
         _check_flow_controlled(config)
-    check_backoff(config)
-    if len(config.description.encode()) > DESCRIPTION_BYTES_MAX:
-        raise ApiError(error_codes.CONSUMER_DESCRIPTION_TOO_LONG, max=DESCRIPTION_BYTES_MAX)
-
-
-def check_backoff(config: ConsumerConfig) -> None:
-    """Refuse waits before deliveries that there will never be."""
     if config.backoff and config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
         raise ApiError(error_codes.CONSUMER_MAX_DELIVER_BACKOFF)
+    if len(config.description.encode()) > DESCRIPTION_BYTES_MAX:
+        raise ApiError(error_codes.CONSUMER_DESCRIPTION_TOO_LONG, max=DESCRIPTION_BYTES_MAX)
 
 
 def _check_flow_controlled(config: ConsumerConfig) -> None:
@@ -175,11 +169,9 @@ def _check_filters(config: ConsumerConfig) -> None:
     # What has no wildcard holds nothing but itself, so that there are seldom many pairs.
     patterns = [pattern for pattern in filters if not is_literal(pattern)]
     check_pairs(len(filters) * len(patterns))
-    counts: dict[bytes, int] = {}
+    counts = Counter(filters)
     for subject in filters:
-        counts[subject] = counts.get(subject, 0) + 1
-    for subject in filters:
-        if not is_subject(subject.decode()):
+        if not is_valid_subject(subject):
             raise invalid("invalid subject")
         within = (pattern for pattern in patterns if is_subset(subject, pattern))
         if counts[subject] > 1 or any(pattern != subject for pattern in within):

@@ -12,9 +12,10 @@ Pure; any thread.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NoReturn
+
+import msgspec
 
 from penstock.errors import InvalidDocument
 from penstock.limits import JSON_DEPTH_MAX
@@ -59,16 +60,15 @@ class UnfinishedText(InvalidDocument):
         super().__init__("unexpected end of JSON input")
 
 
-@dataclass(slots=True, eq=False)
-class Node:
+class Node(msgspec.Struct, eq=False):
     """A value, from `start` to `end` of `data`; arrays have items, objects keys and items."""
 
     kind: Kind
     data: bytes
     start: int
     end: int
-    keys: list[str] = field(default_factory=list)
-    items: list[Node] = field(default_factory=list)
+    keys: list[str] = msgspec.field(default_factory=list)
+    items: list[Node] = msgspec.field(default_factory=list)
 
     @property
     def raw(self) -> bytes:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import functools
 import types
 import typing
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Final, Protocol, Self
 
@@ -37,8 +36,7 @@ POINTER: Final = "pointer"
 """Marks the items of an array that may be null."""
 
 
-@dataclass(frozen=True, slots=True)
-class Integer:
+class Integer(msgspec.Struct, frozen=True):
     """Marks a whole number with the name and the bounds of its type."""
 
     go_type: str
@@ -98,13 +96,12 @@ class Shape(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(msgspec.Struct):
     """One pass over a request: what it is for, and where in it we are."""
 
     root: str
     strict: bool
-    path: list[str] = field(default_factory=list)
+    path: list[str] = msgspec.field(default_factory=list)
 
     def mismatch(self, found: str, go_type: str) -> InvalidDocument:
         """Say that something else was expected here."""
@@ -132,8 +129,7 @@ class _Scalar:
         return not value
 
 
-@dataclass(frozen=True, slots=True)
-class _Whole(_Scalar):
+class _Whole(_Scalar, msgspec.Struct, frozen=True):
     bounds: Integer
 
     @property
@@ -201,8 +197,7 @@ class _Time(_Scalar):
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class _OneOf(_Scalar):
+class _OneOf(_Scalar, msgspec.Struct, frozen=True):
     words: type[Word]
 
     @property
@@ -222,8 +217,7 @@ class _OneOf(_Scalar):
         return bool(value == self.zero())
 
 
-@dataclass(frozen=True, slots=True)
-class _Optional:
+class _Optional(msgspec.Struct, frozen=True):
     inner: Shape
 
     @property
@@ -248,8 +242,7 @@ class _Optional:
         return value is None or (isinstance(value, tuple) and not value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Array:
+class _Array(msgspec.Struct, frozen=True):
     item: Shape
     is_pointer: bool
 
@@ -284,8 +277,7 @@ class _Array:
         return not value
 
 
-@dataclass(frozen=True, slots=True)
-class _Map:
+class _Map(msgspec.Struct, frozen=True):
     """Values by name."""
 
     item: Shape
@@ -319,14 +311,12 @@ class _Map:
         return not value
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(msgspec.Struct, frozen=True):
     shape: Shape
     omit_empty: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StructShape:
+class StructShape(msgspec.Struct, frozen=True):
     """A document, or one within another."""
 
     made: type[msgspec.Struct]

@@ -7,8 +7,9 @@ all is the year 1. The words of errors are the reference server's. Pure.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from penstock.errors import InvalidDocument
 
@@ -40,8 +41,7 @@ _PIECES: Final = tuple(
 _RANGES: Final = (("01", "month", 1, 12), ("15", "hour", 0, 23), ("04", "minute", 0, 59))
 
 
-@dataclass(frozen=True, slots=True)
-class Instant:
+class Instant(msgspec.Struct, frozen=True):
     """A point in time, and how far its zone is ahead of UTC."""
 
     time_ns: int

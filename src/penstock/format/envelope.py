@@ -26,9 +26,9 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 
+import msgspec
 from cramjam import DecompressionError, snappy
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
@@ -74,8 +74,7 @@ _ALGORITHMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a record belongs: all that its envelope is bound to besides its lengths."""
 
     stream: bytes
@@ -246,8 +245,7 @@ def _expand(
     return memoryview(plain)
 
 
-@dataclass(frozen=True, slots=True)
-class WrappedKey:
+class WrappedKey(msgspec.Struct, frozen=True):
     """A block's data key, sealed with the store's key: what stands in the block's header.
 
     +-----------+-----------------+--------------------------------+

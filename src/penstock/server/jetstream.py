@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import error_codes
 from penstock.api.direct import DIRECT_PREFIX, DirectGets
-from penstock.api.dispatch import API_PREFIX, Answer, Call, answer, refusal
+from penstock.api.dispatch import API_PREFIX, Answer, Call, answer, needs_newer, refusal
 from penstock.api.endpoints import ENDPOINTS
 from penstock.config.durations import format_duration
 from penstock.config.options_jetstream import AccountJetStreamOptions, JetStreamOptions
+from penstock.consumer.account import AccountConsumers
+from penstock.consumer.keeping import StateKeeper
 from penstock.documents.encoding import to_json
 from penstock.documents.times import timestamp
 from penstock.errors import ApiError, UsageError
@@ -37,7 +39,9 @@ from penstock.server.jetstream_resources import (
     storage_policy,
 )
 from penstock.server.monitoring import user_of
+from penstock.server.origin_links import OriginLinks
 from penstock.server.version import NATS_VERSION
+from penstock.store.commit_statistics import CommitStatistics
 from penstock.store.vfs import FileSystem, OsFileSystem
 from penstock.stream.account import AccountStreams
 from penstock.stream.allowances import AccountLimits, ServerLimits, TierLimits
@@ -55,6 +59,7 @@ _DECLINED = (DIRECT_PREFIX.encode(), NEXT_PREFIX.encode())
 
 _MAPPED = ("STREAM.", "CONSUMER.", "DIRECT.", "META.", "SERVER.", "ACCOUNT.")
 _MAPPED_SPACES = ("$KV.", "$OBJ.")
+_NOT_ENABLED = error_codes.NOT_ENABLED_FOR_ACCOUNT
 
 
 class JetStreamService:
@@ -73,15 +78,18 @@ class JetStreamService:
         self.files: FileSystem = OsFileSystem()
         self.domain = options.domain
         self.strict = options.strict
-        self.policy = storage_policy(options)
+        self.commits = CommitStatistics()
+        self.policy = storage_policy(options, self.commits)
         self.batch_room = batch_room(options.limits.batch)
         try:
             self.resources = make_resources(options)
+            self._links = OriginLinks(options.links, self.log)
         except UsageError as error:
             raise UsageError(f"Can't start JetStream: {error}") from None
         self.accounts: dict[str, AccountStreams] = {}
         self._doors: dict[str, _Door] = {}
         self._direct: dict[str, DirectGets] = {}
+        self._keeper = StateKeeper(lambda: self.loop, self.log)
         self._ids = UniqueIds(server.random_bytes)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -119,7 +127,15 @@ class JetStreamService:
             duplicate_window_ns_max=limits.duplicate_window_ns,
             ack_pending_max=limits.max_ack_pending,
             request_batch_max=limits.max_request_batch,
+            consumers_max=limits.default_max_consumers,
         )
+
+    def bytes_left(self, storage: StorageType) -> int:
+        """Tell how much more all streams of a kind may store."""
+        resources = self.resources
+        is_memory = storage is StorageType.MEMORY
+        bytes_max = resources.memory_bytes_max if is_memory else resources.storage_bytes_max
+        return bytes_max - sum(each.bytes_used(storage) for each in self.accounts.values())
 
     def now_ns(self) -> int:
         """The wall clock."""
@@ -133,9 +149,21 @@ class JetStreamService:
         """Give an id that was never given before."""
         return self._ids.next()
 
-    def publish(self, sublist: Sublist, subject: bytes, headers: bytes, body: bytes) -> int:
+    def publish(
+        self,
+        sublist: Sublist,
+        subject: bytes,
+        headers: bytes,
+        body: bytes,
+        *,
+        reply: bytes | None = None,
+    ) -> int:
         """Send something to whoever listens; give to how many."""
-        return self.hub.publish(sublist, subject, None, headers, body)
+        return self.hub.publish(sublist, subject, reply, headers, body)
+
+    def flush(self) -> None:
+        """Send now what was published behind an answer."""
+        self.hub.flush()
 
     def advise(self, sublist: Sublist, subject: str, kind: str, fields: Mapping[str, Any]) -> None:
         """Tell whoever listens on `$JS.EVENT.<subject>`; `kind` is the type behind its prefix."""
@@ -173,6 +201,7 @@ class JetStreamService:
             self.log("WRN", warning)
         announce(self.resources, self.options, lambda line: self.log("INF", line))
         self.serve_accounts()
+        self._links.start(self.loop)
         took_ns = self.clock.monotonic_ns() - self._started_ns
         self.log("INF", f"Took {format_duration(took_ns)} to start JetStream")
 
@@ -210,6 +239,8 @@ class JetStreamService:
         account = AccountStreams(self, name, sublist, path, limits)
         self._direct[name] = DirectGets(self, sublist)
         account.watchers.append(self._direct[name].follow)
+        account.feeding.lines = self._links.of_account(name)
+        AccountConsumers(account, self._keeper, self.unique_id)
         self.accounts[name] = account
         for stream in account.recover(threads):
             state, took_ns = stream.store.state(), stream.store.report.duration_ns
@@ -228,6 +259,7 @@ class JetStreamService:
     def stop(self) -> None:
         """Answer no more, and make everything durable."""
         self.log("INF", "Initiating JetStream Shutdown...")
+        self._links.stop()
         for task in self._tasks:
             task.cancel()
         for door in self._doors.values():
@@ -235,6 +267,7 @@ class JetStreamService:
         self._doors.clear()
         for name in list(self.accounts):
             self._disable(name)
+        self._keeper.stop()
         self.log("INF", "JetStream Shutdown")
 
     # Requests
@@ -252,8 +285,10 @@ class JetStreamService:
             kind = found[0].kind
         streams = self.accounts.get(account.name)
         if streams is None or found is None:
-            body_out = refusal(kind, ApiError(error_codes.NOT_ENABLED_FOR_ACCOUNT))
-            outcome: Answer | None = Answer(body_out, has_failed=True, is_told=True)
+            is_newer = not account.is_system and needs_newer(headers)
+            error = error_codes.REQUIRED_API_LEVEL if is_newer else _NOT_ENABLED
+            refused = refusal(kind, ApiError(error))
+            outcome: Answer | None = Answer(refused, has_failed=True, is_told=True)
         else:
             call = Call(self, streams, subject, found[1], headers, body, reply)
             outcome = answer(found[0], call)
@@ -268,14 +303,14 @@ class JetStreamService:
             streams.api_total += 1
             streams.api_errors += outcome.has_failed
         if reply is not None:
-            self.publish(account.sublist, reply, b"", outcome.body)
+            self.publish(account.sublist, reply, outcome.headers, outcome.body)
         if outcome.is_told:
 
             def fields() -> Mapping[str, Any]:
                 asked = {"request": body.decode("utf-8", "replace")} if body else {}
                 return {
                     "server": self.server_name,
-                    "client": self._client(),
+                    "client": self.client_info(),
                     "subject": subject,
                     **asked,
                     "response": outcome.body.decode(),
@@ -283,7 +318,8 @@ class JetStreamService:
 
             self._advise(account.sublist, "ADVISORY.API", "advisory.v1.api_audit", fields)
 
-    def _client(self) -> dict[str, Any]:
+    def client_info(self) -> dict[str, Any]:
+        """Tell who is asking."""
         asking = self.hub.publisher
         if not isinstance(asking, Connection):
             return {}
@@ -352,7 +388,7 @@ class _Door:
 
     def _nobody(self, subject: bytes, reply: bytes | None) -> None:
         asking = self._service.hub.publisher
-        if reply is not None and asking is not None and asking.no_responders:
+        if reply is not None and isinstance(asking, Connection) and asking.no_responders:
             status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
             self._service.publish(self._account.sublist, reply, status, b"")
 

@@ -10,12 +10,15 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from penstock.config.options_jetstream import BatchLimitsOptions, JetStreamOptions
 from penstock.errors import UsageError
 from penstock.format.envelope import Cipher, StoreKey
+from penstock.store.commit_statistics import CommitStatistics
+from penstock.store.vfs import OsFileSystem
 from penstock.stream.batch_room import BatchRoom
 from penstock.stream.storage import StoragePolicy
 from penstock.stream.versioning import API_LEVEL
@@ -38,8 +41,7 @@ _CIPHERS: Final = {
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(msgspec.Struct, frozen=True):
     """Where streams are, and how much they may take in all."""
 
     path: str
@@ -64,7 +66,7 @@ def make_resources(options: JetStreamOptions) -> Resources:
 
 def _make_writable(path: str) -> None:
     try:
-        os.makedirs(path, mode=0o750, exist_ok=True)
+        OsFileSystem().make_dirs(path)
     except FileExistsError:
         raise UsageError("storage directory is not a directory") from None
     except OSError as error:
@@ -86,13 +88,14 @@ def _disk_bytes(path: str) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def storage_policy(options: JetStreamOptions) -> StoragePolicy:
+def storage_policy(options: JetStreamOptions, commits: CommitStatistics) -> StoragePolicy:
     """Give what the options decide for all stores."""
     return StoragePolicy(
         sync_interval_ns=0 if options.sync_always else options.sync_interval_ns or 0,
         cipher=_CIPHERS[options.cipher][0] if options.key else Cipher.NONE,
         key=StoreKey(options.key.encode()) if options.key else None,
         previous_key=StoreKey(options.previous_key.encode()) if options.previous_key else None,
+        on_commit=commits.note,
     )
 
 

@@ -17,7 +17,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.clock import Clock, SystemClock
 from penstock.config.load import settled
@@ -31,6 +31,7 @@ from penstock.monitor.facts import ConnectionFacts
 from penstock.net.closing import ClosedReason
 from penstock.net.connection import Connection
 from penstock.net.listener import Listener
+from penstock.net.listening import PORT_MAX, ListeningSockets
 from penstock.net.memory import FreedMemory
 from penstock.net.opening import TlsTerms
 from penstock.protocol.handshake import ConnectOptions, encode_info
@@ -39,7 +40,6 @@ from penstock.security.authenticator import Authenticator, Identity
 from penstock.security.identifiers import new_nonce, new_server_id, new_xkey
 from penstock.server.encryption import note_encryption, tls_terms
 from penstock.server.identities import Identities
-from penstock.server.jetstream import JetStreamService
 from penstock.server.log import LineLog, Log
 from penstock.server.monitoring import Monitoring, ServerSource, closed_facts
 from penstock.server.ports_file import local_url
@@ -49,7 +49,8 @@ from penstock.server.unavailable import check_available
 from penstock.server.version import API_LEVEL, GIT_COMMIT, GO_VERSION, NATS_VERSION
 from penstock.server.websockets import WebSocketDoor, websocket_terms
 
-PORT_MAX = 65_535
+if TYPE_CHECKING:
+    from penstock.server.jetstream import JetStreamService
 
 
 class Server:
@@ -62,6 +63,7 @@ class Server:
         clock: Clock | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
         log: LineLog | None = None,
+        sockets: ListeningSockets | None = None,
     ) -> None:
         """Build it; raises UsageError for users or certificates that cannot be."""
         self.options = settled(options or ServerOptions(host="127.0.0.1"))
@@ -95,6 +97,8 @@ class Server:
         # The numbers before belong to the server's own clients in the system account.
         self._cid = 3
         self.websockets = WebSocketDoor(self)
+        # Those of its ports that were bound before it was built are among them.
+        self.sockets = sockets or ListeningSockets()
         self._client_listener: Listener | None = None
         self._listeners: list[Listener] = []
         self._password_threads: ThreadPoolExecutor | None = None
@@ -363,15 +367,19 @@ class Server:
             self.jetstream.stop()
             self.jetstream = None
         elif options is not None and options.enabled:
+            # A server without streams starts without loading what only they need.
+            from penstock.server.jetstream import JetStreamService
+
             self.jetstream = JetStreamService(self, options)
             self.jetstream.start()
 
     def _listen(self, host: str, port: int, accept: Callable[[socket.socket], None]) -> Listener:
         _check_port("clients", host, port)
         try:
-            listener = Listener(self.loop, host, port, accept, self.log)
+            listening = self.sockets.take(host, port)
         except OSError as error:
             raise _cannot_listen("clients", host, port, error) from None
+        listener = Listener(self.loop, listening, host, accept, self.log)
         self._listeners.append(listener)
         return listener
 
@@ -380,6 +388,7 @@ class Server:
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
+        self.sockets.close()
 
     def clients(self) -> list[Connection]:
         """Give the connections of clients, the oldest first."""

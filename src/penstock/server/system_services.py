@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from penstock.errors import UsageError
-from penstock.monitor.absent import gatewayz, jsz, leafz, routez
+from penstock.monitor.absent import gatewayz, leafz, routez
 from penstock.monitor.accounts import account_detail, accountz, accstatz
 from penstock.monitor.connz import ConnzOptions, connz
 from penstock.monitor.events import Envelope
 from penstock.monitor.health import HealthzOptions, healthz
+from penstock.monitor.jsz import JszOptions, jsz
 from penstock.monitor.rendering import shown
 from penstock.monitor.runtime import ProfilezOptions, profilez, variables
 from penstock.monitor.subsz import SubszOptions, subsz
@@ -271,13 +272,15 @@ class SystemServices:
             "ACCOUNTZ": lambda request: accountz(
                 source, _options(request, AccountzRequest).account
             ),
-            "HEALTHZ": lambda request: healthz(_options(request, HealthzOptions)),
+            "HEALTHZ": lambda request: healthz(
+                source.jetstream(), _options(request, HealthzOptions)
+            ),
             "EXPVARZ": lambda request: variables(source),
             "PROFILEZ": lambda request: profilez(_options(request, ProfilezOptions)),
             # There are neither queues between parts of the server nor groups to agree in.
             "IPQUEUESZ": lambda request: {},
             "RAFTZ": lambda request: {},
-            "JSZ": lambda request: jsz(source),
+            "JSZ": lambda request: jsz(source, _options(request, JszOptions)),
         }
 
     def _account_pages(self) -> dict[str, Handler]:

@@ -10,7 +10,7 @@ One thread: the event loop's.
 from __future__ import annotations
 
 import socket
-from dataclasses import replace
+from msgspec.structs import replace
 from typing import TYPE_CHECKING
 
 from penstock.config.options import ServerOptions, WebsocketOptions

@@ -51,7 +51,7 @@ from penstock.store.committer import Batch, Committer
 from penstock.store.disk_writer import DiskWriter
 from penstock.store.expiries import Expiries
 from penstock.store.high_water import HighWaterMark
-from penstock.store.interface import DurableCallback, StoreConfig
+from penstock.store.interface import CommitCallback, DurableCallback, StoreConfig
 from penstock.store.ledger import Ledger
 from penstock.store.timekeeping import Timekeeper
 from penstock.store.vfs import FileSystem, write_atomically
@@ -75,6 +75,7 @@ class Engine:
         volatile: bool,
         on_durable: DurableCallback | None,
         on_damage: Callable[[Damage], None] | None,
+        on_commit: CommitCallback | None = None,
     ) -> None:
         self.path = path
         self.config = config
@@ -118,6 +119,7 @@ class Engine:
         self._data_key: DataKey | None = None
         self._on_durable = on_durable
         self._on_damage = on_damage
+        self._on_commit = on_commit
         self.disk = DiskWriter(files, path, self.high_water, clock, volatile=volatile)
         self.block_changes = 0
         """Counts what makes a sum of the blocks stale: rewritten and removed ones."""
@@ -137,6 +139,7 @@ class Engine:
             take=self.take_batch,
             write=self.write_batch,
             finish=self.finish,
+            mark=self.mark_batch,
             fail=self.fail,
             after=self.housekeep,
         )
@@ -177,6 +180,7 @@ class Engine:
             volatile=self.volatile,
             on_durable=self._on_durable,
             on_damage=self._on_damage,
+            on_commit=self._on_commit,
         )
 
     def shut_down(self) -> None:
@@ -501,7 +505,15 @@ class Engine:
 
     def write_batch(self, batch: Batch) -> None:
         """Write and sync a batch; runs without the lock, one at a time."""
-        self.disk.write(batch, self.config.sync_interval_ns, self.salt)
+        started_ns = self.clock.monotonic_ns()
+        self.disk.write(batch, self.config.sync_interval_ns)
+        if self._on_commit is not None:
+            seconds = (self.clock.monotonic_ns() - started_ns) / 1e9
+            self._on_commit(max(batch.last_seq - self.durable_seq, 0), seconds)
+
+    def mark_batch(self, batch: Batch) -> None:
+        """Note in the high-water mark how far a batch goes."""
+        self.disk.mark(batch, self.salt)
 
     def finish(self, batch: Batch) -> None:
         """Release what a batch made durable."""

@@ -23,7 +23,6 @@ from penstock.errors import (
     SequenceOutOfOrder,
     UsageError,
 )
-from penstock.format.block import HEADER_BYTES
 from penstock.format.damage import Damage
 from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.format.layout import LOCK_NAME
@@ -33,10 +32,11 @@ from penstock.store import questions, removal, retention
 from penstock.store.block_files import StoredMessage
 from penstock.store.building import make_folders
 from penstock.store.checkpoint import drop_checkpoint, write_checkpoint
-from penstock.store.compaction import reclaim
+from penstock.store.compaction import reclaim, reclaim_now
 from penstock.store.engine import Engine
 from penstock.store.intake import Intake
 from penstock.store.interface import (
+    CommitCallback,
     DurableCallback,
     FilteredState,
     NewMessage,
@@ -78,6 +78,7 @@ class FileStore:
         threaded: bool = True,
         on_durable: DurableCallback | None = None,
         on_damage: Callable[[Damage], None] | None = None,
+        on_commit: CommitCallback | None = None,
     ) -> FileStore:
         """Open a stream's directory, making it where there is none.
 
@@ -99,6 +100,7 @@ class FileStore:
             volatile=False,
             on_durable=on_durable,
             on_damage=on_damage,
+            on_commit=on_commit,
         )
         try:
             engine.check_key(config)
@@ -166,8 +168,7 @@ class FileStore:
             engine.append(
                 subject, headers, payload, seq=seq, timestamp_ns=now_ns, expires_ns=expires_ns
             )
-            retention.enforce_subject(engine, keep)
-            retention.enforce_totals(engine)
+            retention.enforce(engine, keep)
         engine.changed()
         return seq, now_ns
 
@@ -212,8 +213,7 @@ class FileStore:
                 timestamp_ns=timestamp_ns,
                 expires_ns=expires_ns,
             )
-            retention.enforce_subject(engine, keep)
-            retention.enforce_totals(engine)
+            retention.enforce(engine, keep)
         engine.changed()
 
     def store_batch(
@@ -240,7 +240,7 @@ class FileStore:
                 for place, message in enumerate(batch):
                     seq, expiry_ns = first + place, expires_ns[place] if expires_ns else 0
                     engine.append(*message, seq=seq, timestamp_ns=now_ns, expires_ns=expiry_ns)
-                    retention.enforce_subject(engine, keep[place] if keep else 0)
+                    retention.enforce(engine, keep[place] if keep else 0)
             retention.enforce_totals(engine)
             last = engine.ledger.last_seq
         engine.changed()
@@ -490,16 +490,7 @@ class FileStore:
 
         A thorough one leaves nothing of what was removed, in the block being written neither.
         """
-        engine = self._engine
-        engine.check_writable()
-        with engine.lock:
-            block = engine.active
-            if thorough and block and block.live_disk_bytes < block.bytes - HEADER_BYTES:
-                engine.rotate()
-        engine.flush()
-        engine.background.drain()
-        engine.write_due_indexes()
-        return reclaim(engine, thorough=thorough)
+        return reclaim_now(self._engine, thorough=thorough)
 
     def repair(self, progress: Callable[[BlockCheck], None] | None = None) -> RepairReport:
         """Build again all that is derived, and rewrite what is damaged, keeping its bytes aside.
@@ -553,9 +544,7 @@ class FileStore:
         """
         engine = self._engine
         engine.shut_down()
-        replacement = FileStore.open_engine(engine)
-        self._engine = replacement[0]
-        self.report = replacement[1]
+        self._engine, self.report = FileStore.open_engine(engine)
         self._engine.reclaim_job = self._reclaim
         self._engine.checkpoint_job = self._checkpoint_if_due
         return self.report

@@ -24,7 +24,13 @@ cdef class Intake:
         self, const uint8_t* subject, size_t subject_size, const uint8_t* headers,
         size_t headers_size, const uint8_t* payload, size_t payload_size,
     ) except? 0xFFFFFFFFFFFFFFFF
+    cdef uint64_t put_placed(
+        self, const uint8_t* subject, size_t subject_size, const uint8_t* headers,
+        size_t headers_size, const uint8_t* payload, size_t payload_size, uint64_t seq,
+        int64_t time_ns,
+    ) except? 0xFFFFFFFFFFFFFFFF
     cdef int _append(
         self, const uint8_t* subject, size_t subject_size, const uint8_t* headers,
         size_t headers_size, const uint8_t* payload, size_t payload_size, uint64_t seq,
+        int64_t time_ns,
     ) except -1

@@ -2,7 +2,8 @@
 
 `begin` stamps the messages that follow, up to `end`; `put` appends one of them and costs no Python
 object. It gives 0 where only the store's own `store` can decide: a message that may be refused, an
-envelope to be made, a store that takes no writes.
+envelope to be made, a store that takes no writes. `begin_placed` and `put_placed` are the same for
+messages that have their sequences and times already, as `store_raw` keeps them.
 
 What always holds: what `put` took is as `store` would have taken it, limits included; it is durable
 when the store says so.
@@ -61,6 +62,12 @@ cdef class Intake:
                 self.ledger.last_seq + 1, self.ledger.last_time_ns
             )
 
+    def begin_placed(self, uint64_t seq):
+        """Expect messages with their places, up to `end`; raises where there are no writes."""
+        with self.lock:
+            self.engine.check_writable()
+            self.engine.times.note(max(seq, self.ledger.last_seq + 1))
+
     def end(self):
         """Have what was put made durable."""
         self.block = None
@@ -70,18 +77,26 @@ cdef class Intake:
         self, const uint8_t* subject, size_t subject_size, const uint8_t* headers,
         size_t headers_size, const uint8_t* payload, size_t payload_size,
     ) except? 0xFFFFFFFFFFFFFFFF:
-        cdef uint64_t seq
+        return self.put_placed(
+            subject, subject_size, headers, headers_size, payload, payload_size,
+            self.ledger.last_seq + 1, max(self.stamp_ns, self.ledger.last_time_ns),
+        )
+
+    cdef uint64_t put_placed(
+        self, const uint8_t* subject, size_t subject_size, const uint8_t* headers,
+        size_t headers_size, const uint8_t* payload, size_t payload_size, uint64_t seq,
+        int64_t time_ns,
+    ) except? 0xFFFFFFFFFFFFFFFF:
         if (
             not self.is_plain or subject_size > SUBJECT_MAX or headers_size > HEADERS_MAX
-            or payload_size > PAYLOAD_MAX
+            or payload_size > PAYLOAD_MAX or seq <= self.ledger.last_seq
             or 0 < self.body_bytes_max < <int64_t>(headers_size + payload_size)
         ):
             return 0
         self.lock.acquire()
         try:
-            seq = self.ledger.last_seq + 1
             self._append(
-                subject, subject_size, headers, headers_size, payload, payload_size, seq
+                subject, subject_size, headers, headers_size, payload, payload_size, seq, time_ns
             )
             if self.keep_per_subject:
                 self.ledger.trim_subject(self.ledger.appended_item, <uint32_t>self.keep_per_subject)
@@ -96,6 +111,7 @@ cdef class Intake:
     cdef int _append(
         self, const uint8_t* subject, size_t subject_size, const uint8_t* headers,
         size_t headers_size, const uint8_t* payload, size_t payload_size, uint64_t seq,
+        int64_t time_ns,
     ) except -1:
         cdef size_t room = subject_size + headers_size + payload_size + RECORD_OVERHEAD
         cdef Block block = self.block
@@ -115,6 +131,6 @@ cdef class Intake:
             self.ledger.previous_seq = self.ledger.table.items[item].last_seq if item >= 0 else 0
         self.ledger.put(
             block, 0, subject, subject_size, headers, headers_size, payload, payload_size, 0, seq,
-            max(self.stamp_ns, self.ledger.last_time_ns), size,
+            time_ns, size,
         )
         return 0

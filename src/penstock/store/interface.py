@@ -7,9 +7,10 @@ bytes. A filter is a `SubjectFilter`, or None for every message.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
+
+import msgspec
 
 from penstock.errors import UsageError
 from penstock.format.damage import Damage
@@ -37,8 +38,7 @@ class Discard(StrEnum):
     NEW = "new"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreConfig:
+class StoreConfig(msgspec.Struct, frozen=True):
     """What a store keeps, and how. Limits of 0 or less mean none."""
 
     name: str = "stream"
@@ -82,8 +82,7 @@ class StoreConfig:
             raise UsageError("discard_new_per_subject needs discard new and max_msgs_per_subject")
 
 
-@dataclass(frozen=True, slots=True)
-class StoreState:
+class StoreState(msgspec.Struct, frozen=True):
     """A stream in numbers."""
 
     messages: int
@@ -103,8 +102,7 @@ class StoreState:
     """Damage that was found and not yet repaired."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilteredState:
+class FilteredState(msgspec.Struct, frozen=True):
     """The messages that a filter wants, from a sequence on."""
 
     messages: int
@@ -112,8 +110,7 @@ class FilteredState:
     last_seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class SubjectState:
+class SubjectState(msgspec.Struct, frozen=True):
     """One subject's messages."""
 
     messages: int
@@ -121,20 +118,19 @@ class SubjectState:
     last_seq: int
 
 
-@dataclass(slots=True)
-class RecoveryReport:
+class RecoveryReport(msgspec.Struct):
     """What opening a store found and did."""
 
     path: str
     blocks: int = 0
     checkpoint_used: bool = False
-    scanned_blocks: list[int] = field(default_factory=list)
-    rebuilt_indexes: list[int] = field(default_factory=list)
+    scanned_blocks: list[int] = msgspec.field(default_factory=list)
+    rebuilt_indexes: list[int] = msgspec.field(default_factory=list)
     torn_bytes: int = 0
     """Bytes after the last whole record of the last block: never acknowledged, kept aside."""
 
-    damage: list[Damage] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    damage: list[Damage] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
     migrated_messages: int = 0
     duration_ns: int = 0
 
@@ -336,3 +332,6 @@ class StreamStore(Protocol):
 
 DurableCallback = Callable[[int], None]
 """Called with the durable sequence after each commit, from the thread that committed."""
+
+CommitCallback = Callable[[int, float], None]
+"""Called with the messages and the seconds of each commit, from the thread that committed."""

@@ -96,15 +96,19 @@ def enforce_totals(engine: Engine) -> int:
     return removed
 
 
-def enforce_subject(engine: Engine, keep: int = 0) -> int:
-    """Remove the oldest messages of the subject that was appended to last, but `keep`.
+def enforce(engine: Engine, keep: int = 0) -> None:
+    """Remove what the message that was appended last leaves no room for.
 
-    Without it, as many stay as the configuration says.
+    Of its subject only `keep` stay then, 0 for as many as the configuration says.
     """
-    keep = keep or engine.config.max_msgs_per_subject
-    if keep <= 0:
-        return 0
-    return engine.ledger.trim_subject(engine.ledger.appended_item, keep)
+    _trim_subject(engine, engine.config.max_msgs_per_subject)
+    enforce_totals(engine)
+    _trim_subject(engine, keep)
+
+
+def _trim_subject(engine: Engine, keep: int) -> None:
+    if keep > 0:
+        engine.ledger.trim_subject(engine.ledger.appended_item, keep)
 
 
 def enforce_all(engine: Engine) -> int:

@@ -17,7 +17,8 @@ Under the store's lock.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+
+import msgspec
 
 from penstock.clock import Clock
 
@@ -29,8 +30,7 @@ SLACK_NS = 250_000_000
 still until the wall clock has caught up need four eras a second and not one a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Era:
+class _Era(msgspec.Struct, frozen=True):
     """From `first_seq` on: how far stamps and the wall clock were ahead of the age clock."""
 
     first_seq: int

@@ -24,6 +24,7 @@ from penstock.stream.config import StorageType, StreamConfig, StreamConfigReques
 from penstock.stream.creation import checked_creation
 from penstock.stream.feeding import Feeding
 from penstock.stream.folders import StreamFolder
+from penstock.stream.storage_room import UNBOUNDED, StorageRoom
 from penstock.stream.stream import Stream, StreamHost
 from penstock.stream.updates import checked_update
 
@@ -68,12 +69,13 @@ class AccountStreams:
         self.offline: dict[str, str] = {}
         """Streams on disk that cannot be served, and why."""
 
-        self.feeding = Feeding(self.streams)
+        self.feeding = Feeding(host, sublist, self.streams)
         self.watchers: list[Watcher] = []
         self.api_total = 0
         """Requests that were answered, and how many of them with an error."""
 
         self.api_errors = 0
+        self._prepared: set[str] = set()
         self._path = os.path.join(path, STREAMS_NAME)
 
     def _folder(self, name: str) -> StreamFolder:
@@ -91,7 +93,7 @@ class AccountStreams:
     @property
     def consumer_count(self) -> int:
         """How many consumers all streams have."""
-        return sum(stream.consumer_count for stream in self.streams.values())
+        return sum(stream.consumers.total for stream in self.streams.values())
 
     def bytes_used(self, storage: StorageType) -> int:
         """Give what the messages of all streams of a kind take."""
@@ -124,8 +126,7 @@ class AccountStreams:
             if isinstance(opened, str):
                 self.offline[name] = opened
             elif opened is not None:
-                self.streams[name] = opened
-                opened.start()
+                self._begin(opened)
                 self._tell(StreamAction.OPEN, opened)
                 yield opened
 
@@ -156,13 +157,11 @@ class AccountStreams:
             return self.streams[name], False
         if name in self.offline:
             raise ApiError(error_codes.STREAM_OFFLINE_REASON, err=self.offline[name])
-        folder = self._folder(name)
-        created = Instant(self.host.clock.now_ns())
         try:
-            if config.storage is StorageType.FILE:
-                folder.write(config, created)
-            stream = Stream(self.host, self.sublist, folder, config, created)
+            stream = self.prepare(config)
+            self.settle(stream)
         except (PenstockError, OSError) as error:
+            self._prepared.discard(name)
             self.host.log("WRN", f"Stream create failed for '{self.name} > {name}': {error}")
             reason = "error creating store for stream"
             raise ApiError(error_codes.STREAM_CREATE, err=reason) from error
@@ -171,21 +170,60 @@ class AccountStreams:
         self.add(stream)
         return stream, True
 
+    def prepare(self, config: StreamConfig) -> Stream:
+        """Make a stream that is none yet: until it is settled, a restart removes it. Any thread.
+
+        Raises ApiError where another of this name is on its way, and what opening a store raises.
+        """
+        if config.name in self._prepared:
+            raise ApiError(error_codes.STREAM_NAME_EXIST)
+        self._prepared.add(config.name)
+        folder = self._folder(config.name)
+        if config.storage is StorageType.FILE:
+            folder.reserve()
+        created = Instant(self.host.clock.now_ns())
+        return Stream(self.host, self.sublist, folder, config, created)
+
+    def settle(self, stream: Stream) -> None:
+        """From now on a restart finds the stream; raises OSError."""
+        if stream.config.storage is StorageType.FILE:
+            stream.folder.write(stream.config, stream.created)
+            stream.folder.end_reservation()
+        self._prepared.discard(stream.name)
+
+    def abandon(self, stream: Stream) -> None:
+        """Leave nothing of a stream that was prepared. Any thread."""
+        stream.delete()
+        self._prepared.discard(stream.name)
+
     def add(self, stream: Stream) -> None:
         """Take in a stream that was made; it takes messages from now on."""
-        self.streams[stream.name] = stream
-        stream.start()
+        self._begin(stream)
         self._tell(StreamAction.CREATE, stream)
+
+    def _begin(self, stream: Stream) -> None:
+        self.streams[stream.name] = stream
+        stream.room = lambda: self._room_of(stream)
+        stream.start()
+
+    def _room_of(self, stream: Stream) -> StorageRoom:
+        """Give what may still be stored in a stream, as far as account and server go."""
+        storage = stream.config.storage
+        found = self.limits.find(stream.config.num_replicas)
+        bytes_max = -1 if found is None else found[1].bytes_max(storage)
+        account_bytes = bytes_max - self.bytes_used(storage) if bytes_max >= 0 else UNBOUNDED
+        return StorageRoom(self.host.bytes_left(storage), account_bytes, len(self.streams))
 
     def update(self, request: StreamConfigRequest, *, name: str, server: ServerLimits) -> Stream:
         """Change a stream's configuration."""
+        old = self.streams.get(name)
         config = checked_update(
             request,
             name=name,
             server=server,
             account=self.limits,
             existing=self.configs,
-            consumers={},
+            consumers={} if old is None else old.consumers.bounds,
         )
         stream = self.find(name)
         stream.update(config)
@@ -222,6 +260,4 @@ class AccountStreams:
 
     def advise(self, subject: str, kind: str, fields: Mapping[str, Any]) -> None:
         """Tell whoever listens in the account on `$JS.EVENT.ADVISORY.<subject>`."""
-        self.host.advise(
-            self.sublist, f"ADVISORY.{subject}", f"advisory.v1.{kind}", fields
-        )
+        self.host.advise(self.sublist, f"ADVISORY.{subject}", f"advisory.v1.{kind}", fields)

@@ -9,8 +9,9 @@ Pure. Numbers below zero mean no limit, as in the configuration.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from penstock import error_codes
 from penstock.errors import ApiError
@@ -19,8 +20,7 @@ from penstock.stream.config import StorageType, StreamConfig
 _INT64_MAX: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class TierLimits:
+class TierLimits(msgspec.Struct, frozen=True):
     """What an account may use, in all or with one number of replicas."""
 
     max_memory: int = -1
@@ -42,11 +42,10 @@ class TierLimits:
         return self.memory_max_stream_bytes if is_memory else self.storage_max_stream_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class AccountLimits:
+class AccountLimits(msgspec.Struct, frozen=True):
     """The limits of an account: by tier ("R1", "R3"), or under "" for all streams."""
 
-    tiers: Mapping[str, TierLimits] = field(default_factory=lambda: {"": TierLimits()})
+    tiers: Mapping[str, TierLimits] = msgspec.field(default_factory=lambda: {"": TierLimits()})
 
     def find(self, replicas: int) -> tuple[str, TierLimits] | None:
         """Give the tier that counts for a number of replicas, by name."""
@@ -56,8 +55,7 @@ class AccountLimits:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
+class ServerLimits(msgspec.Struct, frozen=True):
     """What the server has for streams, and what all accounts' streams have reserved of it."""
 
     memory_bytes_max: int = _INT64_MAX
@@ -70,6 +68,8 @@ class ServerLimits:
     """Unacknowledged messages of a consumer; 0: no limit."""
     request_batch_max: int = 0
     """Messages of one pull request; 0: no limit."""
+    consumers_max: int = 0
+    """Consumers of a stream where neither it nor the account says how many; 0: no limit."""
     is_clustered: bool = False
 
     def bytes_left(self, storage: StorageType) -> int:

@@ -6,7 +6,8 @@ One for the whole server: streams take room from it and give it back. One thread
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from penstock.limits import (
     BATCH_BYTES_MAX,
@@ -22,8 +23,7 @@ from penstock.limits import (
 ID_BYTES_MAX = BATCH_ID_BYTES_MAX
 
 
-@dataclass(slots=True)
-class BatchRoom:
+class BatchRoom(msgspec.Struct):
     """The bounds, and what of them is taken."""
 
     per_stream_max: int = BATCHES_PER_STREAM_MAX

@@ -14,8 +14,9 @@ One thread: the event loop's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from penstock import error_codes
 from penstock.errors import ApiError, RecordNotFound
@@ -48,12 +49,11 @@ COMMIT_WITHOUT = b"eob"
 """The message that commits is no part of the batch: it is the end of it."""
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Batch(msgspec.Struct):
     """What there is of a batch that is not committed."""
 
     touched_ns: int
-    messages: list[Message] = field(default_factory=list)
+    messages: list[Message] = msgspec.field(default_factory=list)
     bytes: int = 0
 
 
@@ -108,6 +108,7 @@ class AtomicBatches:
         config = self._publishing.stream.config
         if config.sealed:
             raise ApiError(error_codes.STREAM_SEALED)
+        self._publishing.check_room(message)
         if 0 <= config.max_msg_size < len(message.headers) + len(message.body):
             raise ApiError(error_codes.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
         if not config.allow_atomic:

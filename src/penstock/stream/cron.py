@@ -8,9 +8,10 @@ does not come within five years never comes. Pure.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Final, Self
+
+import msgspec
 
 from penstock.errors import UsageError
 from penstock.stream.civil_times import Civil, civil_of, instant_of
@@ -45,8 +46,7 @@ _SHORT_FORMS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(msgspec.Struct, frozen=True):
     """The values of a field, and whether a `*` was among them."""
 
     values: frozenset[int]
@@ -56,8 +56,7 @@ class _Field:
         return value in self.values
 
 
-@dataclass(frozen=True, slots=True)
-class Cron:
+class Cron(msgspec.Struct, frozen=True):
     """An expression that was understood."""
 
     seconds: _Field
@@ -84,6 +83,8 @@ class Cron:
 
     def next_after(self, instant_s: int, zone: tzinfo) -> int | None:
         """Give the first second after an instant that is meant; None where it is too far away."""
+        if not (self.seconds.values and self.minutes.values and self.hours.values):
+            return None
         now_s = instant_s + 1
         year_max = civil_of(zone, now_s).year + YEARS_MAX
         while True:

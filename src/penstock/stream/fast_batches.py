@@ -15,13 +15,15 @@ One thread: the event loop's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from penstock import error_codes
 from penstock.documents.encoding import to_json
 from penstock.errors import ApiError
+from penstock.stream import expectations
 from penstock.stream.batch_room import ID_BYTES_MAX, BatchRoom
 from penstock.stream.batches import ack_part
 from penstock.stream.headers import without
@@ -50,8 +52,7 @@ class Operation(IntEnum):
     PING = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a message belongs, by its reply."""
 
     batch_id: bytes
@@ -89,8 +90,7 @@ def parse_reply(reply: bytes) -> Place | None:
     return Place(batch_id, min(wish or FLOW_DEFAULT, FLOW_WISH_MAX), gaps == b"ok", seq, operation)
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Batch(msgspec.Struct):
     """How far a batch has come."""
 
     touched_ns: int
@@ -103,6 +103,15 @@ class _Batch:
     gaps_allowed: bool
     last: int = 0
     """The number of the last message that came."""
+
+    kept: int = 0
+    """The number of the last one that is in the stream, or was passed over as a duplicate."""
+
+    is_stuck: bool = False
+    """A message was refused so late that it counts as one that is still to be stored."""
+
+    is_closed: bool = False
+    """It was broken off where its last message had been refused: it is left to wait for its end."""
 
     answered: int = 0
     """The number up to which the publisher was told of."""
@@ -133,13 +142,14 @@ class FastBatches:
         batch.touched_ns = self._publishing.stream.host.clock.monotonic_ns()
         if place.operation is Operation.PING:
             self._ping(batch, place, reply)
-        elif self._is_next(batch, place, reply):
+        elif not batch.is_closed and self._is_next(batch, place, reply):
             self._publish(batch, place, message, reply)
 
     def _check(self, message: Message, place: Place | None) -> Place:
         config = self._publishing.stream.config
         if config.sealed:
             raise ApiError(error_codes.STREAM_SEALED)
+        self._publishing.check_room(message)
         if 0 <= config.max_msg_size < len(message.headers) + len(message.body):
             raise ApiError(error_codes.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
         if not config.allow_batched:
@@ -177,24 +187,26 @@ class FastBatches:
         """The publisher wants to know how far it is."""
         if place.seq > batch.last:
             self._tell_gap(batch, reply, batch.last + 1, place.seq + 1)
-            if not batch.gaps_allowed:
-                self._finish(batch, place, reply)
-                return
-            batch.last = place.seq
-            if self._tell_flow_if_due(batch, reply):
+            if batch.gaps_allowed:
+                batch.last = place.seq
+                self._catch_up(batch)
+                if self._tell_flow_if_due(batch, reply):
+                    return
+            elif self._finish(batch, place, reply):
                 return
         self._tell_flow(batch, reply)
 
     def _is_next(self, batch: _Batch, place: Place, reply: bytes) -> bool:
         """Count a message in; False where it ends the batch without being part of it."""
         expected = batch.last + 1
-        if place.seq > expected:
+        if place.seq != expected:
             self._tell_gap(batch, reply, expected, place.seq)
         if place.seq < expected or (place.seq > expected and not batch.gaps_allowed):
             self._finish(batch, place, reply)
             return False
         if place.operation is Operation.COMMIT_WITHOUT:
             batch.last = place.seq - 1
+            self._catch_up(batch)
             self._finish(batch, place, reply)
             return False
         batch.last = place.seq
@@ -207,6 +219,10 @@ class FastBatches:
         try:
             publishing.transform(message)
             Staged(publishing).add(message)
+            if not self._has_expected_id(message, reply):
+                batch.is_stuck = True
+                batch.is_closed = place.commits
+                return
             seq = publishing.keep(message)
         except AlreadyThere as known:
             self._pass_over(batch, place, reply, known)
@@ -215,18 +231,36 @@ class FastBatches:
             self._refuse(batch, place, reply, error)
             return
         batch.stored_seq = seq
+        batch.kept = batch.last
         if place.commits:
             self._finish(batch, place, reply)
         else:
             self._tell_flow_if_due(batch, reply)
         publishing.stream.on_stored()
 
+    def _has_expected_id(self, message: Message, reply: bytes) -> bool:
+        """Tell whether the stream's last id is as expected; this alone is refused as by itself."""
+        publishing = self._publishing
+        last_seq = publishing.stream.store.last_seq
+        try:
+            expectations.check_last_id(message, publishing.known_ids(), last_seq)
+        except ApiError as error:
+            publishing.refuse(reply, error)
+            return False
+        return True
+
+    @staticmethod
+    def _catch_up(batch: _Batch) -> None:
+        if not batch.is_stuck:
+            batch.kept = batch.last
+
     def _pass_over(self, batch: _Batch, place: Place, reply: bytes, known: AlreadyThere) -> None:
         """A message is in the stream already."""
+        self._catch_up(batch)
         self._tell_flow_if_due(batch, reply)
         if not place.commits:
             return
-        if batch.gaps_allowed or batch.last != 1:
+        if place.gaps_allowed or batch.last != 1:
             self._finish(batch, place, reply)
             return
         self._drop(place.batch_id)
@@ -235,15 +269,16 @@ class FastBatches:
         ingest.hold(known.seq, reply, ingest.ack(known.seq, more))
 
     def _refuse(self, batch: _Batch, place: Place, reply: bytes, error: ApiError) -> None:
-        if not batch.gaps_allowed and batch.last == 1:
+        if not place.gaps_allowed and batch.last == 1:
             self._drop(place.batch_id)
             self._publishing.refuse(reply, error)
             return
         answer = {"type": "err", "seq": place.seq, "error": error.document()}
         self._publishing.stream.ingest.hold(batch.stored_seq, reply, to_json(answer))
-        if batch.gaps_allowed and not place.commits:
+        if place.gaps_allowed and not place.commits:
             return
         batch.last -= 1
+        self._catch_up(batch)
         self._finish(batch, place, reply)
 
     # Answers
@@ -258,7 +293,7 @@ class FastBatches:
 
     def _tell_flow_if_due(self, batch: _Batch, reply: bytes) -> bool:
         """Answer after as many messages as were agreed on, and agree on the next."""
-        steps = (batch.last - batch.answered) // batch.flow
+        steps = (batch.kept - batch.answered) // batch.flow
         if steps < 1:
             return False
         batch.answered += steps * batch.flow
@@ -270,12 +305,16 @@ class FastBatches:
         self._tell_flow(batch, reply)
         return True
 
-    def _finish(self, batch: _Batch, place: Place, reply: bytes) -> None:
-        """Acknowledge all that came, and be done with the batch."""
+    def _finish(self, batch: _Batch, place: Place, reply: bytes) -> bool:
+        """Acknowledge all that came, and be done with the batch; False where that cannot be."""
+        if batch.kept != batch.last:
+            batch.is_closed = True
+            return False
         self._drop(place.batch_id)
         ingest = self._publishing.stream.ingest
         ack = ingest.ack(batch.stored_seq, ack_part(place.batch_id, batch.last))
         ingest.hold(batch.stored_seq, reply, ack)
+        return True
 
     # Coming to nothing
 

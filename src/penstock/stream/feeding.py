@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING
 
 from penstock import error_codes
 from penstock.errors import ApiError
+from penstock.routing.sublist import Sublist
 from penstock.stream.feeds import Feed
 from penstock.stream.info import StreamSourceInfo
+from penstock.stream.lines import AccountLine, Line
 from penstock.stream.mirrors import Mirror
+from penstock.stream.remote_reading import Reach, RemoteReader
 from penstock.stream.source_positions import PositionKeeper
 from penstock.stream.sources import Source
 from penstock.stream.store_reading import StoreReader
 
 if TYPE_CHECKING:
-    from penstock.stream.stream import Stream
+    from penstock.stream.stream import Stream, StreamHost
 
 
 class StreamFeeds:
@@ -78,7 +81,13 @@ class StreamFeeds:
 class Feeding:
     """One account's feeds; see the module."""
 
-    def __init__(self, streams: Mapping[str, Stream]) -> None:
+    def __init__(self, host: StreamHost, sublist: Sublist, streams: Mapping[str, Stream]) -> None:
+        """`streams` are those of the account, as they come and go."""
+        self._host = host
+        self._line = AccountLine(host.hub, sublist)
+        self.lines: Mapping[str, Line] = {}
+        """Connections to other servers, by the names under which origins are reached there."""
+
         self._streams = streams
         self._fed: dict[str, StreamFeeds] = {}
         self._by_origin: dict[str, list[Feed]] = {}
@@ -102,7 +111,7 @@ class Feeding:
             feeds.stop(is_deleted=True)
             for feed in feeds:
                 self._by_origin[feed.origin.name].remove(feed)
-        for feed in self._by_origin.get(stream.name, ()):
+        for feed in filter(self._is_near, self._by_origin.get(stream.name, ())):
             feed.stop()
             feed.error = ApiError(error_codes.STREAM_NOT_FOUND)
 
@@ -128,11 +137,37 @@ class Feeding:
             self._connect(feed)
 
     def _connect(self, feed: Feed) -> None:
+        if feed.reader is not None:
+            return
+        if not self._is_near(feed):
+            feed.reader = self._remote_reader(feed)
+            return
         origin = self._streams.get(feed.origin.name)
         if origin is None:
             feed.error = ApiError(error_codes.STREAM_NOT_FOUND)
-        elif feed.reader is None:
+        else:
             feed.reader = StoreReader(feed, origin)
+
+    def _is_near(self, feed: Feed) -> bool:
+        """Tell whether the origin is a stream of this account: also one of our own domain is."""
+        external = feed.origin.external
+        return external is None or external.api == f"$JS.{self._host.domain}.API"
+
+    def _remote_reader(self, feed: Feed) -> RemoteReader:
+        external = feed.origin.external
+        assert external is not None, "what is near is read from its store"
+        is_mirror = isinstance(feed, Mirror)
+        refusal = (
+            error_codes.MIRROR_CONSUMER_SETUP_FAILED
+            if is_mirror
+            else error_codes.SOURCE_CONSUMER_SETUP_FAILED
+        )
+        tokens = external.api.split(".")
+        line = self.lines.get(tokens[1]) if tokens[::2] == ["$JS", "API"] else None
+        if line is not None:
+            return RemoteReader(feed, Reach(line, "$JS.API", "_INBOX"), refusal)
+        deliver = f"{external.deliver or '$JS'}.{'M' if is_mirror else 'S'}"
+        return RemoteReader(feed, Reach(self._line, external.api, deliver), refusal)
 
     # Telling
 

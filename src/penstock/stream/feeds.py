@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 from penstock.errors import ApiError
 from penstock.stream.config import StreamSource
@@ -25,6 +26,7 @@ from penstock.stream.republishing import renamed, transform_of
 from penstock.subjects import SubjectFilter
 
 if TYPE_CHECKING:
+    from penstock.store.copying import Copier
     from penstock.stream.stream import Stream
 
 
@@ -39,8 +41,7 @@ def without_expectations(headers: bytes) -> bytes:
     return headers
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """Where to begin in an origin: at a sequence, at a time, or with all that it has."""
 
     seq: int = 0
@@ -129,6 +130,22 @@ class Feed(ABC):
     @abstractmethod
     def begin(self, position: int) -> None:
         """Learn that nothing up to `position` will come."""
+
+    def copy(self, copier: Copier, until: int) -> bool:
+        """Take plain messages up to a sequence the quick way; False where there is none to take."""
+        if self._transforms or self.stream.publishing.is_careful:
+            return False
+        last_seq = self.copy_run(copier, until)
+        if not last_seq:
+            return False
+        self.position = last_seq
+        self.error = None
+        self.stream.on_stored()
+        return True
+
+    @abstractmethod
+    def copy_run(self, copier: Copier, until: int) -> int:
+        """Copy what is plain behind the position; give the last sequence, 0 for none."""
 
     @abstractmethod
     def take(self, messages: Sequence[OriginMessage]) -> bool:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 
@@ -44,8 +43,7 @@ class StreamDocument(msgspec.Struct, frozen=True):
     config: StreamConfig = StreamConfig()
 
 
-@dataclass(frozen=True, slots=True)
-class StreamFolder:
+class StreamFolder(msgspec.Struct, frozen=True):
     """One stream's folder."""
 
     files: FileSystem
@@ -101,6 +99,17 @@ class StreamFolder:
             reason = unknown.removeprefix("json: ")
             raise StreamOffline(path, f"unsupported - config error: {reason}")
         raise StreamOffline(path, f"decoding error: {unknown}")
+
+    def reserve(self) -> None:
+        """Make the folder of a stream that is still to come: until it is written, it is none."""
+        self.files.make_dirs(self.path)
+        path = os.path.join(self.path, REMOVED_NAME)
+        write_atomically(self.files, path, b"{}", unique=self.unique())
+        self.files.sync_dir(os.path.dirname(self.path))
+
+    def end_reservation(self) -> None:
+        """The stream was written; what said that it is none goes."""
+        self.files.unlink(os.path.join(self.path, REMOVED_NAME))
 
     def begin_removal(self) -> None:
         """Make sure that the stream is gone even if the server ends before it is removed."""

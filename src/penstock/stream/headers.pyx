@@ -149,7 +149,7 @@ def with_value(bytes headers not None, bytes name not None, bytes value not None
     start = index + len(name) + 1
     if headers[start:start + 1] == b" ":
         start += 1
-    end = headers.find(b"\r", start)
+    end = headers.find(b"\r\n", start)
     if end < 0:
         return headers
     return headers[:start] + value + headers[end:]

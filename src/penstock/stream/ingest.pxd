@@ -1,6 +1,6 @@
 # The compiled half of a stream's publish path; see ingest.pyx.
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from penstock.routing.hub cimport Hub
 from penstock.routing.sublist cimport Frame, Receiver, Sublist, Subscription
@@ -32,6 +32,8 @@ cdef class Ingest(Receiver):
     # The message at hand was there already, and its publisher has been told.
     cdef bint is_answered
     cdef readonly uint64_t durable_seq
+    # What may be stored before somebody looks whether there is still room.
+    cdef public int64_t bytes_left
     # Every message is looked at by the Python half.
     cdef public bint careful
     # Nobody is answered.

@@ -13,9 +13,16 @@ class Careful(Protocol):
     def on_stored(self) -> None:
         """Messages came in the quick way, and the buffer they came in is done."""
 
+class AckQueue:
+    """Acknowledgements in the order in which they will be sent; for compiled code."""
+
+    @property
+    def count(self) -> int: ...
+
 class Ingest(Receiver):
     """One stream's publish path."""
 
+    bytes_left: int
     careful: bool
     silent: bool
     @property

@@ -12,7 +12,7 @@ of an earlier message.
 One thread: the event loop's.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
@@ -30,6 +30,8 @@ cdef enum:
     ROOM_KEPT = 262144
     # JetStream's own bound of a message's headers.
     HEADERS_MAX = 65535
+    # What a message counts for beside its texts.
+    RECORD_OVERHEAD = 34
 
 
 cdef struct Waiting:
@@ -136,16 +138,28 @@ cdef class Ingest(Receiver):
         return 1
 
     cdef uint64_t _put(self, const Frame* frame) except? 0xFFFFFFFFFFFFFFFF:
-        return self.intake.put(
+        cdef int64_t size = <int64_t>(frame.subject_size + frame.payload_size) + RECORD_OVERHEAD
+        cdef uint64_t seq
+        if size > self.bytes_left:
+            return 0
+        seq = self.intake.put(
             frame.subject, frame.subject_size, frame.payload, frame.headers_size,
             frame.payload + frame.headers_size, frame.payload_size - frame.headers_size,
         )
+        if seq:
+            self.bytes_left -= size
+        return seq
 
     cdef uint64_t _put_once(
         self, const Frame* frame, bytes message_id
     ) except? 0xFFFFFFFFFFFFFFFF:
         # Stores a message unless one with the same id is there, whose publisher is then answered.
-        cdef uint64_t seq = self.message_ids.find(message_id, self.intake.stamp_ns)
+        cdef uint64_t seq
+        self.is_answered = False
+        if 0 < self.intake.body_bytes_max < <int64_t>frame.payload_size:
+            # It is refused for that, known or not.
+            return 0
+        seq = self.message_ids.find(message_id, self.intake.stamp_ns)
         self.is_answered = seq != 0
         if seq:
             if frame.reply_size and not self.silent:

@@ -5,9 +5,10 @@ Everybody in this package may import it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
+
+import msgspec
 
 from penstock.stream.config import StorageType
 from penstock.stream.headers import value_of
@@ -34,8 +35,7 @@ ROLLUP_SUBJECT: Final = "sub"
 ROLLUP_ALL: Final = "all"
 
 
-@dataclass(slots=True)
-class Message:
+class Message(msgspec.Struct):
     """A message, and what the rules have found out about it."""
 
     subject: bytes
@@ -57,8 +57,7 @@ class Message:
         return value_of(self.headers, name) or b""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a message belongs that another stream has had before: a mirror keeps both."""
 
     seq: int

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.errors import ApiError
+from penstock.limits import COPIED_MESSAGES_MAX, FEED_BYTES_MAX
+from penstock.store.copying import Copier
 from penstock.stream.feeds import Feed, OriginMessage, Start, without_expectations
 from penstock.stream.messages import Message, Place
 
@@ -42,6 +44,16 @@ class Mirror(Feed):
             else:
                 store.compact(position + 1)
         self.position = max(position, state.last_seq)
+
+    def copy_run(self, copier: Copier, until: int) -> int:
+        """Copy plain messages with their sequences and times."""
+        return copier.copy_placed(
+            self.subjects,
+            self.position + 1,
+            until,
+            count_max=COPIED_MESSAGES_MAX,
+            bytes_max=FEED_BYTES_MAX,
+        )
 
     def take(self, messages: Sequence[OriginMessage]) -> bool:
         """Store messages under their sequences and times."""

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 from msgspec.structs import replace
 
 from penstock import error_codes
@@ -38,14 +38,13 @@ Streams = Mapping[str, StreamConfig]
 _API_PREFIX = "$JS.API"
 
 
-@dataclass(slots=True)
-class _Reached:
+class _Reached(msgspec.Struct):
     """What the origins listen to here, and the prefixes under which others are reached."""
 
-    names: set[str] = field(default_factory=set)
-    subjects: list[str] = field(default_factory=list)
-    deliver_prefixes: list[str] = field(default_factory=list)
-    api_prefixes: list[str] = field(default_factory=list)
+    names: set[str] = msgspec.field(default_factory=set)
+    subjects: list[str] = msgspec.field(default_factory=list)
+    deliver_prefixes: list[str] = msgspec.field(default_factory=list)
+    api_prefixes: list[str] = msgspec.field(default_factory=list)
 
     def add(self, origin: StreamSource, streams: Streams) -> None:
         if origin.external is None:

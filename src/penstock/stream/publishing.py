@@ -14,7 +14,7 @@ One thread: the event loop's. The stream calls it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock import error_codes
@@ -47,7 +47,7 @@ from penstock.stream.messages import (
     record_size,
 )
 from penstock.stream.schedules import Schedules
-from penstock.subjects import SubjectFilter
+from penstock.subjects import SubjectFilter, is_literal
 
 if TYPE_CHECKING:
     from penstock.stream.stream import Stream
@@ -62,9 +62,6 @@ class Publishing:
         self.schedules = Schedules()
         self.atomic_batches = AtomicBatches(self)
         self.fast_batches = FastBatches(self)
-        self.has_interest: Callable[[bytes], bool] = lambda _: False
-        """Tells whether a consumer wants a subject; asked where only that keeps a message."""
-
         self.is_careful = False
         self._timer: asyncio.TimerHandle | None = None
         self.configure()
@@ -143,6 +140,7 @@ class Publishing:
         if config.sealed:
             raise ApiError(error_codes.STREAM_SEALED)
         message.headers = without(message.headers, REQUEST_INFO)
+        self.check_size(message)
         last_seq = store.last_seq
         if message.headers:
             counters.check(message, config)
@@ -163,7 +161,8 @@ class Publishing:
         counters.check_present(message, config)
         if message.increment is not None and config.allow_msg_counter:
             counters.apply(message, counters.total_of(store, message.subject))
-        self.check_size(message)
+            self.check_size(message)
+        self.check_room(message)
         return 0
 
     def _may_be_schedule(self, subject: bytes) -> bool:
@@ -182,6 +181,19 @@ class Publishing:
             raise ApiError(error_codes.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
         if len(message.headers) > MESSAGE_HEADERS_BYTES_MAX:
             raise ApiError(error_codes.STREAM_HEADER_EXCEEDS_MAXIMUM)
+
+    def check_room(self, message: Message) -> None:
+        """Refuse what the account or the server has no room for."""
+        ingest = self.stream.ingest
+        size = record_size(message, self.stream.config.storage)
+        if size > ingest.bytes_left:
+            room = self.stream.room()
+            if room.server_bytes < 0:
+                raise ApiError(error_codes.INSUFFICIENT_RESOURCES)
+            if room.account_bytes < size:
+                raise ApiError(error_codes.ACCOUNT_RESOURCES_EXCEEDED)
+            ingest.bytes_left = room.grant(size) + size
+        ingest.bytes_left -= size
 
     def known_ids(self) -> MessageIds:
         """Give the message ids; those from before a restart are looked for when first needed."""
@@ -205,7 +217,7 @@ class Publishing:
         """Tell whether a message is kept at all."""
         if self.stream.config.retention is not RetentionPolicy.INTEREST:
             return True
-        return self.has_interest(message.subject)
+        return self.stream.consumers.wants(message.subject)
 
     def keep(self, message: Message) -> int:
         """Store a message that was judged, or pass over it; give its sequence."""
@@ -229,31 +241,16 @@ class Publishing:
         """
         config, store = self.stream.config, self.stream.store
         for message in messages:
+            message.headers = without(message.headers, REQUEST_INFO)
             lifetimes.settle(message, config)
         now_ns = self.stream.host.clock.now_ns() if place is None else place.time_ns
         expiries = [lifetimes.expires_ns(message, config, now_ns) for message in messages]
         rolls_up = rollups.is_allowed(config)
-        keeps = [int(rolls_up and each.rollup == ROLLUP_SUBJECT) for each in messages]
+        keeps = [int(rolls_up and bool(each.rollup)) for each in messages]
         copies = [self._copied_from(message) for message in messages]
         try:
-            if place is not None:
-                (one,) = messages
-                last_seq, time_ns = place.seq, place.time_ns
-                store.store_raw(
-                    one.subject,
-                    one.headers,
-                    one.body,
-                    seq=last_seq,
-                    timestamp_ns=time_ns,
-                    expires_ns=expiries[0],
-                    keep=keeps[0],
-                    is_refusable=True,
-                )
-            elif len(messages) == 1:
-                (one,) = messages
-                last_seq, time_ns = store.store(
-                    one.subject, one.headers, one.body, expires_ns=expiries[0], keep=keeps[0]
-                )
+            if len(messages) == 1:
+                last_seq, time_ns = self._store_one(messages[0], expiries[0], keeps[0], place)
             else:
                 _, last_seq = store.store_batch(
                     [(each.subject, each.headers, each.body) for each in messages],
@@ -264,11 +261,33 @@ class Publishing:
         except StoreError as error:
             raise self._refusal(error) from error
         first_seq = last_seq - len(messages) + 1
-        for seq, message, previous in zip(
-            range(first_seq, last_seq + 1), messages, copies, strict=True
-        ):
-            self._follow_up(message, seq, time_ns, previous)
+        together = zip(messages, copies, strict=True)
+        for seq, (message, copied) in enumerate(together, first_seq):
+            self._follow_up(message, seq, time_ns, copied)
+        if any(expiries):
+            self.stream.plan_expiry()
         return last_seq
+
+    def _store_one(
+        self, message: Message, expires_ns: int, keep: int, place: Place | None
+    ) -> tuple[int, int]:
+        """Store a message behind the others or at its place; give sequence and time."""
+        store = self.stream.store
+        if place is None:
+            return store.store(
+                message.subject, message.headers, message.body, expires_ns=expires_ns, keep=keep
+            )
+        store.store_raw(
+            message.subject,
+            message.headers,
+            message.body,
+            seq=place.seq,
+            timestamp_ns=place.time_ns,
+            expires_ns=expires_ns,
+            keep=keep,
+            is_refusable=True,
+        )
+        return place.seq, place.time_ns
 
     def _refusal(self, error: StoreError) -> ApiError:
         if isinstance(error, LimitReached):
@@ -317,6 +336,9 @@ class Publishing:
             return
         if message.rollup == ROLLUP_ALL:
             store.purge(seq=seq, durable=False)
+        elif message.rollup == ROLLUP_SUBJECT and not is_literal(message.subject):
+            # Published to a pattern, it stands for all that the pattern matches.
+            store.purge(SubjectFilter([message.subject]), seq=seq, durable=False)
         ended = schedules.purged_by(message)
         if ended:
             store.purge(SubjectFilter([ended]), durable=False)
@@ -341,7 +363,8 @@ class Publishing:
             fields["domain"] = stream.host.domain
         fields |= {"batch": batch_id.decode("utf-8", "replace"), "reason": reason}
         subject = f"ADVISORY.STREAM.BATCH_ABANDONED.{stream.name}"
-        stream.host.advise(stream.sublist, subject, "stream_batch_abandoned", fields)
+        kind = "advisory.v1.stream_batch_abandoned"
+        stream.host.advise(stream.sublist, subject, kind, fields)
 
     # Time
 

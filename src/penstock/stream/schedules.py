@@ -69,6 +69,9 @@ def check(
 
     `is_schedule` tells whether there is a schedule, or nothing, under a subject.
     """
+    if PATTERN not in message.headers:
+        # All of these headers begin with it.
+        return False
     try:
         due = due_of(message.headers, after_ns=now_ns, now_ns=now_ns)
     except ApiError as error:
@@ -118,19 +121,18 @@ def _check_scheduler(
     message: Message, config: StreamConfig, is_schedule: Callable[[bytes], bool]
 ) -> None:
     """A client may end a schedule by a message of its own, and nothing else."""
-    invalid = ApiError(error_codes.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
     scheduler = message.value(SCHEDULER)
     following = message.value(NEXT)
     if not following:
         if scheduler:
-            raise invalid
+            raise ApiError(error_codes.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
         return
     if following != NEXT_PURGE or scheduler == message.subject or not _is_publishable(scheduler):
-        raise invalid
+        raise ApiError(error_codes.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
     if not config.allow_msg_schedules:
         raise ApiError(error_codes.MESSAGE_SCHEDULES_DISABLED)
     if not is_schedule(scheduler):
-        raise invalid
+        raise ApiError(error_codes.MESSAGE_SCHEDULES_SCHEDULER_INVALID)
 
 
 def may_be_schedule(store: FileStore, subject: bytes) -> bool:
@@ -158,6 +160,11 @@ class Schedules:
 
     def __len__(self) -> int:
         return len(self._due)
+
+    @property
+    def queue_length(self) -> int:
+        """How many entries there are for them, outdated ones included."""
+        return len(self._queue)
 
     def recover(self, store: FileStore, now_ns: int) -> None:
         """Find the schedules in a stream."""

@@ -15,8 +15,9 @@ apart by it, so the form is the reference server's to the byte. Pure.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from penstock.documents.times import Instant, timestamp
 from penstock.stream.config import StreamSource
@@ -39,8 +40,7 @@ def identity_of(created: Instant) -> str:
     return short_hash(timestamp(created.time_ns))
 
 
-@dataclass(frozen=True, slots=True)
-class SourceName:
+class SourceName(msgspec.Struct, frozen=True):
     """What tells one source of a stream from its others."""
 
     place: str
@@ -70,8 +70,7 @@ def name_of(source: StreamSource) -> SourceName:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """A mark that was read: which source, the sequence there, and which stream it was."""
 
     name: SourceName

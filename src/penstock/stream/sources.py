@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.errors import ApiError
+from penstock.limits import COPIED_MESSAGES_MAX, FEED_BYTES_MAX
+from penstock.store.copying import Copier
 from penstock.stream.config import RetentionPolicy, StreamSource
 from penstock.stream.feeds import Feed, OriginMessage, Start, without_expectations
 from penstock.stream.headers import with_added, without
@@ -69,6 +71,27 @@ class Source(Feed):
         """Learn that nothing up to `position` will come."""
         self.position = max(self.position, position)
 
+    def copy_run(self, copier: Copier, until: int) -> int:
+        """Copy plain messages, each with its mark."""
+        last_seq = copier.copy_marked(
+            self.subjects,
+            self.position + 1,
+            until,
+            b"%b: %b " % (STREAM_SOURCE, self.name.place.encode()),
+            f" {self.name.patterns} {self.name.destinations} ".encode(),
+            f" {self.identity}\r\n\r\n".encode() if self.identity else b"\r\n\r\n",
+            count_max=COPIED_MESSAGES_MAX,
+            bytes_max=FEED_BYTES_MAX,
+        )
+        if last_seq:
+            self.stored_seq = self.stream.store.last_seq
+            self._tell()
+        return last_seq
+
+    def _tell(self) -> None:
+        if self.on_progress is not None:
+            self.on_progress()
+
     def take(self, messages: Sequence[OriginMessage]) -> bool:
         """Store messages behind the stream's own."""
         before = self.position
@@ -84,8 +107,7 @@ class Source(Feed):
             self.error = error
         if self.position != before:
             self.stream.on_stored()
-            if self.on_progress is not None:
-                self.on_progress()
+            self._tell()
         return self.error is None
 
     def _copy(self, original: OriginMessage, together: list[tuple[int, Message]]) -> None:
@@ -137,9 +159,6 @@ class Source(Feed):
                 together.clear()
         while together:
             seq, message = together[0]
-            if publishing.is_wanted(message):
-                self.stored_seq = publishing.store([message])
-            else:
-                publishing.skip(message)
+            self.stored_seq = publishing.keep(message)
             self.position = seq
             del together[0]

@@ -6,14 +6,15 @@ Pure but for `open_store`, which opens or makes the files.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from penstock.clock import Clock
 from penstock.errors import WrongKey
 from penstock.format.damage import Damage
 from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.store.filestore import FileStore
-from penstock.store.interface import Discard, DurableCallback, StoreConfig
+from penstock.store.interface import CommitCallback, Discard, DurableCallback, StoreConfig
 from penstock.store.memstore import MemoryStore
 from penstock.store.vfs import FileSystem
 from penstock.stream.config import (
@@ -28,8 +29,7 @@ ASYNC_SYNC_INTERVAL_NS = 2 * 60 * 1_000_000_000
 """How often a stream is synced that asks for acknowledgements before the sync."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoragePolicy:
+class StoragePolicy(msgspec.Struct, frozen=True):
     """What the server decides for all its stores."""
 
     sync_interval_ns: int = 0
@@ -37,6 +37,9 @@ class StoragePolicy:
 
     cipher: Cipher = Cipher.NONE
     key: StoreKey | None = None
+    on_commit: CommitCallback | None = None
+    """Told of each commit to the disk."""
+
     previous_key: StoreKey | None = None
     """What streams may still be encrypted with; such a stream stays with it."""
 
@@ -91,6 +94,7 @@ def open_store(
             key=key,
             on_durable=on_durable,
             on_damage=on_damage,
+            on_commit=policy.on_commit,
         )
 
     try:

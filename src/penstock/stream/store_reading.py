@@ -1,8 +1,8 @@
 """Reading an origin that is a stream of this server: straight from its store, in batches.
 
 Nothing is read before it is durable, so that no stream has a message that its origin may lose. The
-reader wakes when the origin has something new, and gives others a turn between batches. A work
-queue gives a message away: it is removed there when it is durable here.
+reader wakes when the origin has something new, and gives others a turn between batches. An origin
+that keeps messages only as long as they are needed learns that one is not when it is durable here.
 
 One thread: the event loop's.
 """
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import RecordNotFound, StoreError
 from penstock.limits import FEED_BYTES_MAX, FEED_MESSAGES_MAX, FEED_RETRY_S
 from penstock.store.block_files import StoredMessage
+from penstock.store.copying import Copier
 from penstock.stream.config import RetentionPolicy
 from penstock.stream.feeds import Feed, Start
 from penstock.stream.source_marks import identity_of
@@ -34,15 +35,19 @@ class StoreReader:
         self._is_due = False
         self._is_stopped = False
         self._pause: asyncio.TimerHandle | None = None
-        self._gives_away = origin.config.retention is RetentionPolicy.WORK_QUEUE
+        self._gives_away = origin.config.retention is not RetentionPolicy.LIMITS
         self._given: deque[tuple[int, list[int]]] = deque()
-        """Sequences of a work queue, each time with the one here that is to be durable first."""
+        """What the origin may remove, each time when a sequence here is durable."""
 
         feed.error = None
         feed.meet(identity_of(origin.created))
         feed.begin(self._resolve(feed.start()) - 1)
+        self._done_seq = feed.position
+        """Up to here nothing is needed any more."""
+
+        origin.takers.append(self)
         origin.on_durable.append(self._wake)
-        feed.stream.on_durable.append(self._remove_given)
+        feed.stream.on_durable.append(self._let_go)
         self._wake()
 
     def _resolve(self, start: Start) -> int:
@@ -68,7 +73,8 @@ class StoreReader:
         """Bring no more."""
         self._is_stopped = True
         self._origin.on_durable.remove(self._wake)
-        self._feed.stream.on_durable.remove(self._remove_given)
+        self._origin.takers.remove(self)
+        self._feed.stream.on_durable.remove(self._let_go)
         if self._pause is not None:
             self._pause.cancel()
 
@@ -83,6 +89,9 @@ class StoreReader:
             return
         feed = self._feed
         try:
+            if self._copy():
+                self._wake()
+                return
             messages = self._next_batch()
             is_all_taken = not messages or feed.take(messages)
         except StoreError as error:
@@ -96,6 +105,14 @@ class StoreReader:
             self._wait()
         elif messages:
             self._wake()
+
+    def _copy(self) -> bool:
+        """Go the quick way as far as it leads; it does not tell which messages it took."""
+        store = self._origin.store
+        if self._gives_away or self._feed.position >= store.durable_seq:
+            return False
+        copier = Copier(store.outtake(), self._feed.stream.store.intake())
+        return self._feed.copy(copier, store.durable_seq)
 
     def _wait(self) -> None:
         self._pause = self._loop.call_later(FEED_RETRY_S, self._try_again)
@@ -125,11 +142,22 @@ class StoreReader:
         taken = [message.seq for message in messages if message.seq <= self._feed.position]
         if taken:
             self._given.append((self._feed.stream.store.state().last_seq, taken))
-            self._remove_given()
+            self._let_go()
 
-    def _remove_given(self) -> None:
-        """Remove from a work queue what is durable elsewhere."""
+    def _let_go(self) -> None:
+        """Let the origin know what is durable here."""
         durable_seq = self._feed.stream.store.durable_seq
         while self._given and self._given[0][0] <= durable_seq:
-            for seq in self._given.popleft()[1]:
-                self._origin.store.remove(seq)
+            _, seqs = self._given.popleft()
+            self._done_seq = seqs[-1]
+            self._origin.consumers.on_done(seqs)
+
+    # Of an origin that keeps messages only as long as they are needed
+
+    def wants(self, subject: bytes) -> bool:
+        """Whether messages of a subject are for the stream."""
+        return self._feed.subjects.matches(subject)
+
+    def needs(self, stream_seq: int, subject: bytes) -> bool:
+        """Whether the stream is still to take a message."""
+        return stream_seq > self._done_seq and self.wants(subject)

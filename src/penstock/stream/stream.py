@@ -26,13 +26,14 @@ from penstock.routing.hub import Hub
 from penstock.routing.sublist import Sublist, Subscription
 from penstock.store.filestore import FileStore
 from penstock.store.vfs import FileSystem
-from penstock.stream.audience import Audience, NoAudience
+from penstock.stream.audience import Audience, NoAudience, Taker
 from penstock.stream.batch_room import BatchRoom
 from penstock.stream.config import StorageType, StreamConfig
 from penstock.stream.folders import StreamFolder
 from penstock.stream.ingest import Ingest
 from penstock.stream.publishing import Publishing
 from penstock.stream.storage import StoragePolicy, open_store, store_config
+from penstock.stream.storage_room import StorageRoom
 from penstock.subjects import SubjectFilter
 
 
@@ -49,6 +50,10 @@ class StreamHost(Protocol):
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop that owns every stream."""
+        ...
+
+    def bytes_left(self, storage: StorageType) -> int:
+        """Tell how much more all streams of a kind may store."""
         ...
 
     def log(self, level: str, text: str) -> None:
@@ -88,6 +93,10 @@ class Stream:
         """Called when something has become durable, behind the acknowledgements of it."""
 
         self.consumers: Audience = NoAudience()
+        self.room: Callable[[], StorageRoom] = StorageRoom
+        """Tells what account and server have left for it."""
+
+        self.takers: list[Taker] = []
 
         self._durable_seq = 0
         self._is_release_due = False
@@ -132,7 +141,7 @@ class Stream:
         """Take messages from now on."""
         self.publishing.start()
         self._subscribe()
-        self._plan_expiry()
+        self.plan_expiry()
 
     def _subscribe(self) -> None:
         for subject in self.config.subjects:
@@ -185,7 +194,7 @@ class Stream:
         if subjects_differ:
             self._unsubscribe()
             self._subscribe()
-        self._plan_expiry()
+        self.plan_expiry()
 
     # Messages
 
@@ -195,24 +204,30 @@ class Stream:
 
     def on_stored(self) -> None:
         """Messages came in; the compiled half calls this at the end of a buffer."""
-        if self._expiry is None:
-            self._plan_expiry()
+        if self._expiry is None and self.config.max_age > 0:
+            self.plan_expiry()
         self.publishing.on_stored()
         for each in self.on_message:
             each()
 
     def purge(self, subjects: SubjectFilter | None, *, seq: int = 0, keep: int = 0) -> int:
-        """Remove the wanted messages below `seq` (0: all) but the newest `keep`; give how many."""
+        """Remove the wanted messages below `seq` (0: all) but the newest `keep`; give how many.
+
+        Where all are wanted, the stream goes on with `seq` even if that is still to come.
+        """
         self.ingest.finish_batch()
-        purged = self.store.purge(subjects, seq=seq, keep=keep)
-        self.consumers.on_removed()
+        if seq > 1 and (subjects is None or subjects.everything):
+            purged = self.store.compact(seq)
+        else:
+            purged = self.store.purge(subjects, seq=seq, keep=keep)
+        self.consumers.on_purged()
         return purged
 
     def remove_message(self, seq: int, *, erase: bool) -> bool:
         """Remove a message, and overwrite its bytes if so asked; False where there is none."""
         self.ingest.finish_batch()
         removed = self.store.erase(seq) if erase else self.store.remove(seq)
-        self.consumers.on_removed()
+        self.consumers.on_removed(seq)
         return removed
 
     def _committed(self, durable_seq: int) -> None:
@@ -234,7 +249,7 @@ class Stream:
 
     # Time
 
-    def _plan_expiry(self) -> None:
+    def plan_expiry(self) -> None:
         """Look again when something may have outlived its time."""
         due_ns = self.store.next_expiry_ns()
         if self._expiry is not None:
@@ -257,4 +272,4 @@ class Stream:
         except StoreError as error:
             self.host.log("ERR", f"JetStream stream {self.name!r}: {error}")
             return
-        self._plan_expiry()
+        self.plan_expiry()

@@ -1,7 +1,7 @@
 """API levels: what a configuration needs of a server, kept in its metadata.
 
-`_nats.req.level` is kept with a stream or consumer. `_nats.ver` and `_nats.level` tell of the server that
-answers: they are never kept, only put into answers. Pure.
+`_nats.req.level` is kept with a stream or consumer. `_nats.ver` and `_nats.level` tell of the
+server that answers: they are never kept, only put into answers. Pure.
 """
 
 from __future__ import annotations

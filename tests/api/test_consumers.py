@@ -19,7 +19,7 @@ Pair = tuple[Listener, Listener]
 Ports = tuple[int, int]
 
 REQUESTS_MIN = 300
-EVENT_COUNT = 8
+EVENT_COUNT = 10
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +95,8 @@ def events_of(port: int) -> Iterator[tuple[str, bytes]]:
         ask("CONSUMER.PAUSE.told.D"),
         ask("CONSUMER.PAUSE.told.D"),
         ask("CONSUMER.PAUSE.told.D", {"pause_until": LONG_AGO}),
+        consumer("told", "G", priority_policy="pinned_client", priority_groups=["jobs"]),
+        ask("CONSUMER.UNPIN.told.G", {"group": "jobs"}),
         ask("CONSUMER.DELETE.told.D"),
         ask("CONSUMER.DELETE.told.P"),
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,7 @@ REQUESTS: list[tuple[str, dict[str, Any] | None]] = [
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
+def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("schemas")
     found = []
     with server_process(store_dir=folder) as server, NatsClient(server.port) as client:
@@ -81,7 +80,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str,
                 client.request("full.a", b"hello")
                 client.request("full.c", b"hello", headers=b"NATS/1.0\r\nA: b\r\n\r\n")
                 client.request("full.d", b"hello")
-    yield found
+    return found
 
 
 @pytest.mark.parametrize("place", range(len(REQUESTS)))

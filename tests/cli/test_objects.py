@@ -97,7 +97,7 @@ def test_nats_py_reads_what_was_put_and_the_other_way_round(
 ) -> None:
     objects("put", "pics", large)
 
-    async def story() -> tuple[object, list[object]]:
+    async def story() -> tuple[bytes | None, list[str]]:
         connection = await nats.connect(jetstream_url)
         try:
             store = await connection.jetstream().object_store("pics")

@@ -262,3 +262,33 @@ def test_an_account_gets_and_loses_jetstream_by_a_reload(tmp_path: Path) -> None
 
         assert told(server, "a", "STREAM.NAMES")["streams"] == ["S"]
         assert told(server, "b", "INFO")["limits"]["max_streams"] == 8
+
+
+def test_jetstream_is_switched_off_and_on_by_a_reload(tmp_path: Path) -> None:
+    with server_process(settings=accounts(tmp_path, "enabled", "enabled")) as server:
+        told(server, "a", "STREAM.CREATE.S", name="S", subjects=["s"])
+
+        off = accounts(tmp_path, "enabled", "enabled", jetstream="enabled: false")
+        server.config_file.write_text(off)
+        server.reload()
+
+        with NatsClient(server.port, user="a", **{"pass": "a"}) as client:
+            assert client.request("$JS.API.INFO").headers.startswith(b"NATS/1.0 503")
+
+        server.config_file.write_text(accounts(tmp_path, "enabled", "enabled"))
+        server.reload()
+
+        assert told(server, "a", "STREAM.NAMES")["streams"] == ["S"]
+
+
+def test_the_servers_bounds_rise_by_a_reload(tmp_path: Path) -> None:
+    small = accounts(tmp_path, "enabled", "enabled", jetstream="max_file: 1M")
+    with server_process(settings=small) as server:
+        refused = told(server, "a", "STREAM.CREATE.S", name="S", max_bytes=2_000_000)
+
+        server.config_file.write_text(small.replace("1M", "10M"))
+        server.reload()
+        made = told(server, "a", "STREAM.CREATE.S", name="S", max_bytes=2_000_000)
+
+        assert refused["error"]["err_code"] == 10047
+        assert made["did_create"]

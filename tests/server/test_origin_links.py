@@ -10,6 +10,8 @@ import pytest
 from penstock.testing.servers import ServerProcess, reference_server, server_process
 from tests.stream.fed import Side
 
+pytestmark = pytest.mark.oracle
+
 EAST = {"api": "$JS.east.API", "deliver": ""}
 USERS = 'authorization { user: "link", password: "s3cret" }'
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import os
+import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from penstock.errors import RecordNotFound
 from penstock.stream.stream import Stream
+from penstock.testing.servers import WAIT_S
 from tests.stream.hosts import StreamHouse
 from tests.support.nats_client import NatsClient
 
@@ -87,7 +91,18 @@ def replies(messages: tuple[Publish, ...]) -> list[tuple[Publish, str]]:
     ]
 
 
-def ask_reference(client: NatsClient, asked: Case) -> Outcome:
+def wait_until_cleared(folder: Path) -> None:
+    """Wait until nothing is left of a stream: the real server clears up behind its answer."""
+    give_up_s = time.monotonic() + WAIT_S
+    # With something in it, the folder of all streams stays.
+    (folder.parent / ".kept").mkdir(exist_ok=True, parents=True)
+    while folder.exists() or folder.with_name(f".{folder.name}").exists():
+        assert time.monotonic() < give_up_s, f"{folder} is still there"
+        os.sched_yield()
+
+
+def ask_reference(client: NatsClient, asked: Case, store_dir: Path) -> Outcome:
+    wait_until_cleared(store_dir / "jetstream/$G/streams/S")
     client.api("STREAM.CREATE.S", asked.config)
     try:
         for message, reply in replies(asked.messages):
@@ -127,7 +142,11 @@ def numbers_of(state: dict[str, Any]) -> dict[str, int]:
 
 
 def ask_ours(house: StreamHouse, asked: Case) -> Outcome:
-    stream = house.create(**asked.config)
+    return outcome_of(house, house.create(**asked.config), asked)
+
+
+def outcome_of(house: StreamHouse, stream: Stream, asked: Case) -> Outcome:
+    """Publish to a stream that was made, and give what comes of it."""
     for message, reply in replies(asked.messages):
         headers = message.raw_headers or block(message.headers)
         house.publish(message.subject, message.body, headers=headers, reply=reply)

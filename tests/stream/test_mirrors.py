@@ -11,6 +11,8 @@ import pytest
 from penstock.testing.servers import ServerProcess, server_process
 from tests.stream.fed import Side, sides
 
+pytestmark = pytest.mark.oracle
+
 Story = Callable[[Side], list[str]]
 """Tells it to one server, and gives the streams to be compared."""
 
@@ -205,6 +207,25 @@ def test_a_mirror_keeps_the_times_of_its_origin(both: tuple[Side, Side]) -> None
     _mirror(ours, "YM", "Y")
     ours.wait_for("YM", 6)
     assert ours.kept("YM") == ours.kept("Y")
+
+
+def test_a_mirror_answers_for_its_origin_when_it_has_caught_up(both: tuple[Side, Side]) -> None:
+    _, ours = both
+    _origin(ours, "B", 4, allow_direct=True)
+    ours.make("BM", mirror={"name": "B"}, max_msgs=2, discard="new")
+    ours.wait("BM", lambda info: "error" in info["mirror"])
+    asked = "$JS.API.DIRECT.GET.B.B.1.3"
+    assert {_answering(ours, asked) for _ in range(40)} == {b"B"}
+    ours.drop("BM", 1, 2)
+    ours.wait_for("BM", 4)
+    while _answering(ours, asked) != b"BM":
+        # Whoever answers is drawn by lot.
+        pass
+
+
+def _answering(side: Side, subject: str) -> bytes:
+    headers = side.request(subject).headers
+    return headers.partition(b"Nats-Stream: ")[2].partition(b"\r\n")[0]
 
 
 def test_a_mirror_waits_for_an_origin_that_is_not_there_yet(both: tuple[Side, Side]) -> None:

@@ -11,7 +11,8 @@ from penstock.stream.headers import value_of
 from penstock.subjects import SubjectFilter
 from penstock.testing.clock import FakeClock
 from tests.stream.hosts import Answer, StreamHouse
-from tests.stream.published import block, our_messages
+from tests.stream.published import block, our_messages, outcome_of
+from tests.stream.publishing_fuzz import random_case
 
 SECOND_NS = 1_000_000_000
 MINUTE_NS = 60 * SECOND_NS
@@ -172,6 +173,22 @@ def test_a_message_is_published_again_without_its_body(tmp_path: Path) -> None:
         assert value_of(copy.headers, b"Nats-Msg-Size") == b"4"
 
 
+def test_members_of_a_batch_tell_of_each_other_when_published_again(tmp_path: Path) -> None:
+    with StreamHouse(tmp_path) as house:
+        house.listen("r.>")
+        house.create(
+            name="S", subjects=["s.>"], allow_atomic=True, republish={"src": ">", "dest": "r.>"}
+        )
+        for number in ("1", "2", "3"):
+            headers = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": number}
+            if number == "3":
+                headers["Nats-Batch-Commit"] = "1"
+            house.publish("s.a", headers=block(headers))
+
+        told = [value_of(copy.headers, b"Nats-Last-Sequence") for copy in house.answers()]
+        assert told == [b"0", b"1", b"2"]
+
+
 def test_a_message_is_gone_when_its_time_has_come(tmp_path: Path, storage: str) -> None:
     clock = FakeClock()
     with StreamHouse(tmp_path, clock) as house:
@@ -263,6 +280,26 @@ def test_a_marker_leaves_no_marker(tmp_path: Path) -> None:
         assert stream.store.state().messages == 0
 
 
+def test_what_expires_in_a_full_stream_goes_without_a_marker(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with StreamHouse(tmp_path, clock) as house:
+        stream = house.create(
+            name="S",
+            subjects=["s.>"],
+            max_age=10 * SECOND_NS,
+            subject_delete_marker_ttl=SECOND_NS,
+            allow_msg_ttl=True,
+            max_msgs=1,
+            discard="new",
+        )
+        house.publish("s.a", b"x")
+        house.settle()
+        clock.advance_seconds(11)
+        house.settle()
+
+        assert stream.store.state().messages == 0
+
+
 def test_a_rollup_leaves_one_message_of_its_subject_after_a_restart(tmp_path: Path) -> None:
     with StreamHouse(tmp_path) as house:
         stream = house.create(name="S", subjects=["s.>"], allow_rollup_hdrs=True)
@@ -282,3 +319,16 @@ def test_a_changed_configuration_is_obeyed_at_once(tmp_path: Path) -> None:
         house.publish("s.a", b"y")
 
         assert [subject for _, subject, _, _ in our_messages(stream)] == ["s.a", "t.a"]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_quick_way_in_gives_what_the_careful_way_gives(tmp_path: Path, seed: int) -> None:
+    asked = random_case(seed)
+    outcomes = []
+    for is_careful in (False, True):
+        with StreamHouse(tmp_path / str(is_careful)) as house:
+            stream = house.create(**asked.config)
+            stream.ingest.careful = is_careful or stream.ingest.careful
+            outcomes.append(outcome_of(house, stream, asked))
+
+    assert outcomes[0] == outcomes[1]

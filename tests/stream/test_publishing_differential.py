@@ -18,17 +18,21 @@ pytestmark = pytest.mark.oracle
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsClient]:
-    folder = tmp_path_factory.mktemp("reference")
-    with reference_server(store_dir=folder) as server, NatsClient(server.port) as client:
+def store_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("reference")
+
+
+@pytest.fixture(scope="module")
+def reference(store_dir: Path) -> Iterator[NatsClient]:
+    with reference_server(store_dir=store_dir) as server, NatsClient(server.port) as client:
         yield client
 
 
 @pytest.mark.parametrize("asked", CASES, ids=str)
 def test_publishers_are_answered_and_messages_stored_as_by_the_real_server(
-    reference: NatsClient, tmp_path: Path, asked: Case
+    reference: NatsClient, store_dir: Path, tmp_path: Path, asked: Case
 ) -> None:
-    theirs = ask_reference(reference, asked)
+    theirs = ask_reference(reference, asked, store_dir)
     with StreamHouse(tmp_path) as house:
         ours = ask_ours(house, asked)
 
@@ -39,11 +43,11 @@ def test_publishers_are_answered_and_messages_stored_as_by_the_real_server(
 
 @pytest.mark.parametrize("start", range(0, 200, 20))
 def test_random_messages_fare_as_with_the_real_server(
-    reference: NatsClient, tmp_path: Path, start: int
+    reference: NatsClient, store_dir: Path, tmp_path: Path, start: int
 ) -> None:
     for seed in range(start, start + 20):
         asked = random_case(seed)
-        theirs = ask_reference(reference, asked)
+        theirs = ask_reference(reference, asked, store_dir)
         with StreamHouse(tmp_path / str(seed)) as house:
             ours = ask_ours(house, asked)
 

@@ -146,3 +146,16 @@ def test_a_schedule_that_is_written_again_and_again_costs_no_memory(
 
         assert len(stream.publishing.schedules) == 1
         assert stream.publishing.schedules.queue_length < 100
+
+
+def test_schedules_are_found_when_they_are_allowed_again(tmp_path: Path, clock: FakeClock) -> None:
+    with StreamHouse(tmp_path, clock) as house:
+        stream = house.create(name="S", subjects=["s.>"], allow_rollup_hdrs=True)
+        headers = {"Nats-Schedule": "@every 10s", "Nats-Schedule-Target": "s.target"}
+        # As a stream that was imported may have it.
+        stream.store.store(b"s.schedule", block(headers), b"body")
+        house.update(stream, subjects=["s.>"], allow_rollup_hdrs=True, allow_msg_schedules=True)
+        clock.advance_seconds(10)
+        house.settle()
+
+        assert [subject for _, subject, _, _ in our_messages(stream)] == ["s.schedule", "s.target"]

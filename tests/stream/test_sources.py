@@ -16,6 +16,8 @@ from penstock.stream.source_marks import name_of, read_mark
 from penstock.testing.servers import server_process
 from tests.stream.fed import Side, sides
 
+pytestmark = pytest.mark.oracle
+
 Story = Callable[[Side], list[str]]
 """Tells it to one server, and gives the streams to be compared."""
 

@@ -99,7 +99,10 @@ class DirectGets:
         config = stream.config
         names = [config.name] if config.allow_direct else []
         if config.mirror_direct and config.mirror is not None:
-            names.append(config.mirror.name)
+            if stream.is_caught_up:
+                names.append(config.mirror.name)
+            else:
+                stream.on_caught_up.append(lambda: self.follow(StreamAction.OPEN, stream))
         asked = _Answering(self._service, self._sublist, stream).asked
         subscriptions: list[Subscription] = []
         for name in names:

@@ -13,7 +13,7 @@ One thread: the event loop's; pieces are unpacked and stored by another.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -40,10 +40,12 @@ from penstock.routing.hub import Service
 from penstock.routing.sublist import Subscription
 from penstock.stream.allowances import check_reservation, check_stream_count, tier_of
 from penstock.stream.config import StreamConfig
-from penstock.stream.refilling import Refilling
 from penstock.stream.stream import Stream
 from penstock.stream.validation import checked_config
 from penstock.stream.versioning import for_answer
+
+if TYPE_CHECKING:
+    from penstock.stream.refilling import Refilling
 
 CREATED_KIND = "stream_create_response"
 
@@ -133,6 +135,9 @@ class _Receiving:
 
     async def _receive(self) -> Stream:
         loop = asyncio.get_running_loop()
+        # What reads snapshots of every kind is loaded by the first restore, not by every server.
+        from penstock.stream.refilling import Refilling
+
         refilling = Refilling(self._account, self._config)
         try:
             while chunk := await self._next_chunk():

@@ -145,6 +145,7 @@ class LinkOptions(Block):
     """Another NATS server whose streams can be mirrored and sourced from here."""
 
     # fmt: off
+    name: str = option("", doc="Its name: that of its domain here.")
     urls: tuple[str, ...] = option(
         (), keys=("urls", "url"), read=urls("link"), secret=True, doc="Where it is.",
     )
@@ -157,16 +158,19 @@ class LinkOptions(Block):
     # fmt: on
 
 
-def _links(value: Value, key: Key, notes: Notes) -> dict[str, LinkOptions]:
+def _links(value: Value, key: Key, notes: Notes) -> tuple[LinkOptions, ...]:
     entries = mapping(value, f"Expected links to be a map, got {value.type_name}")
-    found = {}
-    for name, entry in entries.items():
-        if not name or not _LINK_NAME.issuperset(name):
-            raise entry.error(f"Link name {quoted(name)} has other than letters, digits, - and _")
-        found[name] = block(LinkOptions, f"link {quoted(name)}")(entry, Key(name, name), notes)
-        if not found[name].urls:
-            raise entry.error(f"Link {quoted(name)} has no url")
-    return found
+    return tuple(_link(name, entry, notes) for name, entry in entries.items())
+
+
+def _link(name: str, value: Value, notes: Notes) -> LinkOptions:
+    if not name or not _LINK_NAME.issuperset(name):
+        raise value.error(f"Link name {quoted(name)} has other than letters, digits, - and _")
+    expected = f"Expected link {quoted(name)} to be a map, got {value.type_name}"
+    fields = read_fields(LinkOptions, mapping(value, expected), notes)
+    if not fields.get("urls"):
+        raise value.error(f"Link {quoted(name)} has no url")
+    return LinkOptions(name=name, **fields)
 
 
 @options_block(frozen=True)
@@ -275,8 +279,9 @@ class JetStreamOptions(Block):
         None, keys=("tpm",), read=block(TpmOptions, "tpm"), go_name="JetStreamTpm",
         doc="A key in the machine's security chip.",
     )
-    links: dict[str, LinkOptions] = option(
-        {}, keys=("links",), read=_links, doc="Other servers, by the names of their domains here.",
+    links: tuple[LinkOptions, ...] = option(
+        (), keys=("links",), read=_links, go_name="JetStreamLinks",
+        doc="Other servers whose streams can be mirrored and sourced.",
     )
     # fmt: on
 

@@ -51,6 +51,8 @@ class About(NamedTuple):
 class Acks:
     """What becomes of one consumer's deliveries; see the module."""
 
+    __slots__ = ("_consumer", "_sampled")
+
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._sampled = 0

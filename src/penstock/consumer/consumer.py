@@ -15,7 +15,6 @@ One thread: the event loop's.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,7 @@ from penstock.consumer.pending import Pending
 from penstock.consumer.pulling import PullOutlet
 from penstock.consumer.pumping import Pump
 from penstock.consumer.pushing import PushOutlet
+from penstock.consumer.redelivery import Redelivery
 from penstock.consumer.starting import Start, checked_reset
 from penstock.documents.times import ZERO_TIME, Instant
 from penstock.format.consumer_state import ConsumerState
@@ -55,6 +55,37 @@ _TIMER_S_MAX = 86_400.0
 class Consumer:
     """One consumer; see the module."""
 
+    __slots__ = (
+        "__weakref__",
+        "_door",
+        "_is_pump_due",
+        "_is_resting",
+        "_pump",
+        "_subscriptions",
+        "_timer",
+        "_timer_ns",
+        "acks",
+        "again",
+        "chosen",
+        "config",
+        "consumers",
+        "counting",
+        "courier",
+        "created",
+        "cursor",
+        "folder",
+        "host",
+        "is_closed",
+        "last_acked_ns",
+        "last_delivered_ns",
+        "name",
+        "outlet",
+        "pending",
+        "start_seq",
+        "stream",
+        "subjects",
+    )
+
     def __init__(
         self,
         consumers: StreamConsumers,
@@ -75,13 +106,16 @@ class Consumer:
         self.subjects = _filter_of(config)
         self.pending = Pending(_waits_of(config))
         self.pending.expects_none = config.ack_policy is AckPolicy.NONE
+        self.start_seq = 1
+        """Where it began."""
+
         self.cursor = 1
         """The next sequence of the stream to look at."""
 
-        self.chosen: deque[int] = deque()
-        """Single messages to be delivered before what is at the cursor."""
+        self.chosen: list[int] = []
+        """Single messages to be delivered before what is at the cursor, the first of them last."""
 
-        self.again: deque[int] = deque()
+        self.again = Redelivery()
         """Messages to be delivered again, before all others."""
 
         self.counting = PendingCount(self.stream.store, self.subjects)
@@ -91,7 +125,6 @@ class Consumer:
         self.courier = Courier(self.host.hub, self.stream.sublist, prefix)
         long_prefix = f"{ACK_PREFIX}{consumers.long_name}.{self.stream.name}.{name}.".encode()
         self._door = AckDoor(self.host.hub, self, self.pending, prefix, long_prefix)
-        self._prefixes = (prefix, long_prefix)
         self.acks = Acks(self)
         self.outlet: Outlet = PushOutlet(self) if config.is_push else PullOutlet(self)
         self._pump = Pump(self)
@@ -116,8 +149,9 @@ class Consumer:
     def begin(self, start: Start) -> None:
         """Deliver from a place in the stream on."""
         self.cursor = start.stream_seq
-        self.chosen = deque(start.chosen)
-        self.pending.start_at(start.chosen[0] if start.chosen else start.stream_seq)
+        self.chosen = list(reversed(start.chosen))
+        self.start_seq = start.chosen[0] if start.chosen else start.stream_seq
+        self.pending.start_at(self.start_seq)
 
     def resume(self, state: ConsumerState) -> None:
         """Go on where it was; what was pending is due as it would have been."""
@@ -141,8 +175,9 @@ class Consumer:
 
     def start(self) -> None:
         """Listen to clients, and deliver."""
-        for place, prefix in enumerate(self._prefixes):
-            self.subscribe(Subscription(self._door, prefix + b">", b"%d" % (place + 1)))
+        name = f"{self.stream.name}.{self.name}.>"
+        for sid, start in ((b"1", ACK_PREFIX), (b"2", f"{ACK_PREFIX}{self.consumers.long_name}.")):
+            self.subscribe(Subscription(self._door, f"{start}{name}".encode(), sid))
         self.outlet.start()
         self.pump_soon()
 
@@ -288,7 +323,7 @@ class Consumer:
 
     def deliver_again(self, stream_seqs: list[int]) -> None:
         """Deliver pending messages again, as soon as somebody wants them."""
-        self.again.extend(seq for seq in stream_seqs if self.pending.queue(seq))
+        self.again.add(seq for seq in stream_seqs if self.pending.queue(seq))
         self.pump()
 
     def reset(self, seq: int) -> int:
@@ -322,7 +357,6 @@ class Consumer:
         self.cursor = max(self.cursor, first_seq)
         gone = [seq for seq, _, _ in self.pending.entries() if not self.consumers.has(seq)]
         self.pending.pass_over(gone, self.cursor)
-        self.again = deque(seq for seq in self.again if seq in self.pending)
         self.consumers.keeper.mark(self)
         self.pump_soon()
 

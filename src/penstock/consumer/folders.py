@@ -1,6 +1,6 @@
 """A consumer's folder: its configuration as a document, and what it must remember.
 
-    consumer.json    the configuration, the name, and when the consumer was made
+    consumer.json    the configuration, the name, when the consumer was made, where it began
     state            delivered, acknowledged, pending: see `format.consumer_state`
 
 What always holds: both are replaced as a whole. The document is on stable storage before anybody is
@@ -19,7 +19,7 @@ import msgspec
 from penstock.consumer.config import ConsumerConfig
 from penstock.documents.decoding import decode
 from penstock.documents.encoding import encode
-from penstock.documents.shapes import Int
+from penstock.documents.shapes import Int, Uint64
 from penstock.documents.times import Instant
 from penstock.errors import FormatError, InvalidDocument, StreamOffline, UnsupportedVersion
 from penstock.format.consumer_state import (
@@ -43,6 +43,7 @@ class ConsumerDocument(msgspec.Struct, frozen=True):
     version: Int = 0
     name: str = ""
     created: Instant | None = None
+    start_seq: Uint64 = 0
     config: ConsumerConfig = ConsumerConfig()
 
 
@@ -53,16 +54,21 @@ class ConsumerFolder(msgspec.Struct, frozen=True):
     path: str
     unique: Callable[[], str]
 
-    def write(self, name: str, config: ConsumerConfig, created: Instant) -> None:
-        """Keep the configuration; it is on stable storage when this returns."""
-        is_new = not self.files.is_dir(self.path)
+    def write(self, name: str, config: ConsumerConfig, created: Instant, *, start_seq: int) -> None:
+        """Keep the configuration; it is on stable storage when this returns.
+
+        `start_seq` is where the consumer began: it stands for its state until there is one.
+        """
+        parent = os.path.dirname(self.path)
+        is_first, is_new = not self.files.is_dir(parent), not self.files.is_dir(self.path)
         self.files.make_dirs(self.path)
-        document = ConsumerDocument(DOCUMENT_VERSION, name, created, config)
+        document = ConsumerDocument(DOCUMENT_VERSION, name, created, start_seq, config)
         path = os.path.join(self.path, DOCUMENT_NAME)
         write_atomically(self.files, path, encode(document), unique=self.unique())
         if is_new:
-            self.files.sync_dir(os.path.dirname(self.path))
-            self.files.sync_dir(os.path.dirname(os.path.dirname(self.path)))
+            self.files.sync_dir(parent)
+        if is_first:
+            self.files.sync_dir(os.path.dirname(parent))
 
     def write_state(self, state: ConsumerState) -> None:
         """Keep what the consumer must remember; it is on stable storage when this returns."""

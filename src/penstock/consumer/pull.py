@@ -13,7 +13,6 @@ One thread: the event loop's.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 
 import msgspec
@@ -153,7 +152,7 @@ class WaitingQueue:
 
     def __init__(self, *, by_priority: bool) -> None:
         self._by_priority = by_priority
-        self._requests: deque[Waiting] = deque()
+        self._requests: list[Waiting] = []
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -185,11 +184,11 @@ class WaitingQueue:
 
     def pass_turn(self) -> None:
         """Put the first one behind the others."""
-        self._requests.append(self._requests.popleft())
+        self._requests.append(self._requests.pop(0))
 
     def serve(self, count: int, size: int) -> Waiting:
         """Note that the first one had messages; it goes behind the others, or out if it is done."""
-        request = self._requests.popleft()
+        request = self._requests.pop(0)
         request.delivered += count
         request.left -= count
         if request.bytes_left:

@@ -27,6 +27,19 @@ PIN_HEADER = b"Nats-Pin-Id"
 class PullOutlet:
     """The requests of one consumer, and who is served next; see the module."""
 
+    __slots__ = (
+        "_consumer",
+        "_due_ns",
+        "_is_pin_new",
+        "_one_shots",
+        "_pin_ends_ns",
+        "_policy",
+        "_used_ns",
+        "_waiting",
+        "pin_id",
+        "pinned_ns",
+    )
+
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._policy = consumer.config.priority_policy
@@ -253,12 +266,11 @@ class PullOutlet:
         self._is_pin_new = False
 
     def unpin(self, reason: str) -> None:
-        """Take the pin from its holder."""
-        if self.pin_id:
-            self._unpin()
-            fields = {"group": self._group, "reason": reason}
-            self._consumer.advise("UNPINNED", "consumer_group_unpinned", fields, with_account=True)
-            self._consumer.pump_soon()
+        """Take the pin from its holder, if there is one; that is told either way."""
+        self._unpin()
+        fields = {"group": self._group, "reason": reason}
+        self._consumer.advise("UNPINNED", "consumer_group_unpinned", fields, with_account=True)
+        self._consumer.pump_soon()
 
     # Coming and going
 

@@ -42,6 +42,16 @@ _REPLAY_NS_MIN = 1_000_000
 class Pump:
     """The turns of one consumer; see the module."""
 
+    __slots__ = (
+        "_consumer",
+        "_is_running",
+        "_is_special",
+        "_not_before_ns",
+        "_replay_up_to",
+        "_replayed_ns",
+        "_size",
+    )
+
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._is_running = False
@@ -176,43 +186,43 @@ class Pump:
         consumer = self._consumer
         pending = consumer.pending
         while consumer.again:
-            seq = consumer.again[0]
+            seq = consumer.again.first
             if not pending.is_queued(seq):
-                consumer.again.popleft()
+                consumer.again.drop_first()
                 continue
             deliveries = pending.redelivered.get(seq, 0) + 2
             if 0 < consumer.config.max_deliver < deliveries:
-                consumer.again.popleft()
+                consumer.again.drop_first()
                 consumer.give_up(seq, deliveries - 1)
                 pending.redelivered[seq] = deliveries - 1
                 continue
             try:
                 message = consumer.stream.store.load(seq)
             except (RecordNotFound, CorruptStore):
-                consumer.again.popleft()
+                consumer.again.drop_first()
                 consumer.lost(seq, deliveries - 1)
                 continue
             if self._send(message, demand, deliveries, now_ns):
-                consumer.again.popleft()
+                consumer.again.drop_first()
                 self._note_one(message, now_ns)
             return 1
         return 0
 
     def _send_chosen(self, demand: Demand, now_ns: int) -> int | None:
         consumer = self._consumer
-        seq = consumer.chosen[0]
+        seq = consumer.chosen[-1]
         if seq > consumer.stream.store.durable_seq:
             return None
         try:
             message = consumer.stream.store.load(seq)
         except (RecordNotFound, CorruptStore):
-            consumer.chosen.popleft()
+            consumer.chosen.pop()
             return 0
-        consumer.chosen.popleft()
+        consumer.chosen.pop()
         if self._send(message, demand, 1, now_ns):
             self._note_one(message, now_ns)
         else:
-            consumer.chosen.appendleft(seq)
+            consumer.chosen.append(seq)
         return 1
 
     def _send_next(self, demand: Demand, now_ns: int) -> int | None:
@@ -315,7 +325,7 @@ class Pump:
                 consumer.pending.redelivered[seq] = deliveries
             else:
                 due.append(seq)
-        consumer.again.extend(seq for seq in due if consumer.pending.queue(seq))
+        consumer.again.add(seq for seq in due if consumer.pending.queue(seq))
 
     def due_ns(self) -> int | None:
         """Tell when the timer must go off next."""

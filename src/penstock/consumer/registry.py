@@ -22,7 +22,7 @@ from penstock.consumer.config import ConsumerConfig
 from penstock.consumer.consumer import Consumer
 from penstock.consumer.folders import CONSUMERS_NAME, ConsumerFolder
 from penstock.consumer.keeping import StateKeeper
-from penstock.consumer.starting import find_start
+from penstock.consumer.starting import Start, find_start
 from penstock.documents.times import Instant
 from penstock.errors import ApiError, CorruptStore, PenstockError, RecordNotFound
 from penstock.format.consumer_state import ConsumerState
@@ -151,9 +151,8 @@ class StreamConsumers:
                 continue
             created = document.created or Instant(0)
             consumer = Consumer(self, document.name, document.config, created, folder)
-            if state is None:
-                self._begin(consumer)
-            else:
+            consumer.begin(Start(document.start_seq or 1))
+            if state is not None:
                 consumer.resume(state)
             self.consumers[document.name] = consumer
         for consumer in self.consumers.values():
@@ -188,8 +187,7 @@ class StreamConsumers:
             consumer.resume(state)
         if folder is not None:
             # Its place is part of what it is: after a restart it must not be looked for again.
-            folder.write(name, config, created)
-            folder.write_state(consumer.snapshot().state())
+            folder.write(name, config, created, start_seq=consumer.start_seq)
         self.consumers[name] = consumer
         consumer.start()
         consumer.advise("CREATED", "consumer_action", {"action": "create"})
@@ -201,7 +199,7 @@ class StreamConsumers:
         """Go over to another configuration, which was checked; raises OSError."""
         consumer = self.consumers[name]
         if consumer.folder is not None:
-            consumer.folder.write(name, config, consumer.created)
+            consumer.folder.write(name, config, consumer.created, start_seq=consumer.start_seq)
         old = consumer.config.pause_until
         consumer.update(config)
         if config.pause_until != old:

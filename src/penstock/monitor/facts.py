@@ -159,6 +159,8 @@ class ServerFacts(msgspec.Struct, frozen=True):
     system_account: str
     certificate_end_ns: int
     websocket: WebsocketFacts | None
+    has_jetstream: bool
+    domain: str
 
 
 class Counters(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.errors import UsageError
 from penstock.monitor.facts import Source
 from penstock.monitor.jetstream_facts import JetStreamAccountFacts, JetStreamFacts, StreamFacts
 from penstock.monitor.queries import UINT64_MAX, Query
@@ -24,7 +25,7 @@ class JszOptions(msgspec.Struct, frozen=True):
     account: str = ""
     accounts: bool = False
     streams: bool = False
-    consumers: bool = False
+    consumers: bool = msgspec.field(default=False, name="consumer")
     config: bool = False
     raft: bool = False
     offset: int = 0
@@ -71,6 +72,23 @@ def jsz(source: Source, options: JszOptions) -> dict[str, Any]:
     if page["limits"] is None:
         del page["limits"]
     return without_empty(page, "disabled", "streams_leader", "consumers_leader", "account_details")
+
+
+def account_jsz(source: Source, options: JszOptions) -> dict[str, Any]:
+    """Give the part of the page about one account; raises UsageError where it has no JetStream."""
+    facts, name = source.jetstream(), options.account
+    if facts is None:
+        raise UsageError("jetstream not enabled")
+    if all(each.name != name for each in source.accounts()):
+        raise UsageError(f'account "{name}" not found')
+    for account in facts.accounts:
+        if account.name == name:
+            # Here consumers alone show no streams, as in the reference server.
+            shown = (
+                options if options.streams else msgspec.structs.replace(options, consumers=False)
+            )
+            return _account(facts, account, shown)
+    raise UsageError(f'account "{name}" not jetstream enabled')
 
 
 def varz_part(facts: JetStreamFacts | None) -> dict[str, Any]:

@@ -205,6 +205,12 @@ class JetStreamService:
         took_ns = self.clock.monotonic_ns() - self._started_ns
         self.log("INF", f"Took {format_duration(took_ns)} to start JetStream")
 
+    def take_options(self, options: JetStreamOptions) -> None:
+        """Go on with other bounds and accounts; raises UsageError."""
+        self.resources = make_resources(options)
+        self.options = options
+        self.serve_accounts()
+
     def serve_accounts(self) -> None:
         """Give every account what its configuration says, and take away what it says no more."""
         accounts = self._server.identities.accounts

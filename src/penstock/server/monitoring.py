@@ -102,6 +102,8 @@ class ServerSource:
             system_account=system.name if system is not None else "",
             certificate_end_ns=server.tls.certificate_end_ns if server.tls is not None else 0,
             websocket=server.websockets.facts(),
+            has_jetstream=server.jetstream is not None,
+            domain=server.jetstream.domain if server.jetstream is not None else "",
         )
 
     def counters(self) -> Counters:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import cycle
 from typing import Any, Final
 
@@ -42,9 +42,9 @@ _BROKEN: Final = (OSError, ValueError, EOFError, PenstockError)
 class OriginLink:
     """A connection to another server that is made again when it breaks; a `Line` for feeds."""
 
-    def __init__(self, name: str, options: LinkOptions, log: Log) -> None:
+    def __init__(self, options: LinkOptions, log: Log) -> None:
         """Raises UsageError and OSError where an address or the credentials cannot be used."""
-        self.name = name
+        self.name = options.name
         self.account = options.account
         self._log = log
         self._addresses = [parse_url(url) for url in options.urls]
@@ -204,10 +204,10 @@ class OriginLink:
 class OriginLinks:
     """All links of a server."""
 
-    def __init__(self, options: Mapping[str, LinkOptions], log: Log) -> None:
+    def __init__(self, options: Iterable[LinkOptions], log: Log) -> None:
         """Raises UsageError where an address or the credentials cannot be used."""
         try:
-            self._links = [OriginLink(name, each, log) for name, each in options.items()]
+            self._links = [OriginLink(each, log) for each in options]
         except OSError as error:
             raise UsageError(f"credentials of a link: {error}") from None
         self._tasks: list[asyncio.Task[None]] = []

@@ -35,7 +35,6 @@ from penstock.net.listening import ListeningSockets
 from penstock.server.lame_duck import let_clients_go
 from penstock.server.log import Log
 from penstock.server.ports_file import ports_path, urls, write_pid_file, write_ports_file
-from penstock.server.reloading import take_options
 from penstock.server.server import Server
 from penstock.server.signals import NAMES
 from penstock.server.unavailable import without_effect
@@ -267,6 +266,9 @@ class _Process:
         self._log.line("INF", "File log re-opened")
 
     async def _reload(self) -> None:
+        # Most servers are never told to; all would wait for it to be loaded.
+        from penstock.server.reloading import take_options
+
         before = self._server.options
         try:
             if not self._flags.config_file:

@@ -361,8 +361,8 @@ class Server:
         """Keep streams, or no longer, as the options say; raises UsageError."""
         options = self.options.jetstream
         is_wanted = options is not None and options.enabled
-        if self.jetstream is not None and is_wanted:
-            self.jetstream.serve_accounts()
+        if self.jetstream is not None and options is not None and is_wanted:
+            self.jetstream.take_options(options)
         elif self.jetstream is not None:
             self.jetstream.stop()
             self.jetstream = None

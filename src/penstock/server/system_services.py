@@ -23,7 +23,7 @@ from penstock.monitor.accounts import account_detail, accountz, accstatz
 from penstock.monitor.connz import ConnzOptions, connz
 from penstock.monitor.events import Envelope
 from penstock.monitor.health import HealthzOptions, healthz
-from penstock.monitor.jsz import JszOptions, jsz
+from penstock.monitor.jsz import JszOptions, account_jsz, jsz
 from penstock.monitor.rendering import shown
 from penstock.monitor.runtime import ProfilezOptions, profilez, variables
 from penstock.monitor.subsz import SubszOptions, subsz
@@ -294,7 +294,10 @@ class SystemServices:
             ),
             "CONNZ": lambda request: self._connz(request, request.account),
             "LEAFZ": lambda request: leafz(source),
-            "JSZ": self._no_jetstream,
+            "JSZ": lambda request: account_jsz(
+                source,
+                msgspec.structs.replace(_options(request, JszOptions), account=request.account),
+            ),
             "INFO": lambda request: account_detail(source, request.account),
             "STATZ": self._statz_of_account,
         }
@@ -304,9 +307,6 @@ class SystemServices:
         if account:
             options = msgspec.structs.replace(options, acc=account)
         return connz(self._source, options)
-
-    def _no_jetstream(self, request: Request) -> Any:
-        raise UsageError("jetstream not enabled")
 
     def _statz_of_account(self, request: Request) -> Any:
         if request.account == "PING":

@@ -16,9 +16,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from msgspec.structs import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.clock import Clock
 from penstock.errors import SequenceOutOfOrder, UsageError

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock import error_codes
-from penstock.errors import ApiError, RecordNotFound
+from penstock.errors import ApiError, StoreError
 from penstock.protocol.quoting import quoted
 from penstock.stream.batch_room import ID_BYTES_MAX, BatchRoom
 from penstock.stream.headers import value_of, with_added, without
@@ -140,7 +140,7 @@ class AtomicBatches:
         room.total += 1
         batch = _Batch(self._publishing.stream.host.clock.monotonic_ns())
         self._batches[batch_id] = batch
-        self._publishing.plan()
+        self._publishing.timer.plan()
         return batch
 
     def _keep(self, batch_id: bytes, batch: _Batch, message: Message) -> None:
@@ -217,7 +217,7 @@ class AtomicBatches:
             return
         try:
             last = Message(b"", store.load(store.last_seq).headers, b"")
-        except RecordNotFound:
+        except StoreError:
             return
         is_member = bool(last.value(BATCH_ID)) and not last.value(STREAM_SOURCE)
         digits = last.value(BATCH_SEQ)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from calendar import timegm
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 
 class Civil(NamedTuple):
@@ -34,6 +33,9 @@ def find_zone(name: str) -> tzinfo | None:
         return UTC
     if name == "Local":
         return datetime.now(UTC).astimezone().tzinfo
+    # Few streams have schedules in a zone; the others need not wait for this to be loaded.
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

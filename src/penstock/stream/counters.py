@@ -20,7 +20,7 @@ import msgspec
 
 from penstock import error_codes
 from penstock.documents.encoding import to_json
-from penstock.errors import ApiError, RecordNotFound
+from penstock.errors import ApiError, RecordNotFound, StoreError
 from penstock.store.filestore import FileStore
 from penstock.stream.config import StreamConfig
 from penstock.stream.headers import value_of, with_value
@@ -93,6 +93,8 @@ def total_of(store: FileStore, subject: bytes) -> Total:
         last = store.load_last(subject)
     except RecordNotFound:
         return Total()
+    except StoreError as error:
+        raise ApiError(error_codes.MESSAGE_COUNTER_BROKEN) from error
     sources: Sources = {}
     told = value_of(last.headers, COUNTER_SOURCES)
     if told:

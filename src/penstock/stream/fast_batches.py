@@ -172,7 +172,7 @@ class FastBatches:
         now_ns = self._publishing.stream.host.clock.monotonic_ns()
         batch = _Batch(now_ns, place.flow, flow, place.gaps_allowed)
         self._batches[place.batch_id] = batch
-        self._publishing.plan()
+        self._publishing.timer.plan()
         return batch
 
     def _check_level(self, place: Place, message: Message) -> None:

@@ -151,6 +151,10 @@ class Feed(ABC):
     def take(self, messages: Sequence[OriginMessage]) -> bool:
         """Store messages, in order; False where there is no room, and some are to come again."""
 
+    @abstractmethod
+    def rest(self) -> None:
+        """Learn that there is nothing more for now."""
+
     def stop(self) -> None:
         """Take no more."""
         if self.reader is not None:

@@ -2,6 +2,7 @@
 
     stream.json       the configuration and when the stream was made
     stream.removed    the same of a stream whose removal has begun
+    sources.json      how far it has come in its sources, where it has any
     msgs/             the store
     consumers/        their configurations and states
 

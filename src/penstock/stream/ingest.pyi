@@ -5,7 +5,7 @@ from penstock.routing.sublist import Receiver, Sublist
 from penstock.store.intake import Intake
 from penstock.stream.message_ids import MessageIds
 
-class Careful(Protocol):
+class _Careful(Protocol):
     """The Python half of a stream's publish path."""
 
     def take(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
@@ -34,7 +34,7 @@ class Ingest(Receiver):
         self,
         hub: Hub,
         sublist: Sublist,
-        stream: Careful,
+        stream: _Careful,
         ack_start: bytes,
         message_ids: MessageIds,
     ) -> None: ...

@@ -8,9 +8,11 @@ Called on the event loop's thread.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from penstock import error_codes
 from penstock.config.durations import SECOND_NS, format_duration, parse_duration
-from penstock.errors import ApiError, RecordNotFound
+from penstock.errors import ApiError, CorruptStore, RecordNotFound
 from penstock.store.filestore import FileStore
 from penstock.store.interface import NEVER_NS
 from penstock.stream.config import StreamConfig
@@ -104,21 +106,21 @@ def is_marker(headers: bytes) -> bool:
     return bool(value_of(headers, MARKER_REASON)) or value_of(headers, b"KV-Operation") == b"PURGE"
 
 
-def take_expired(store: FileStore) -> tuple[list[bytes], bool]:
-    """Remove what has expired, but the last message of a subject.
+def take_expired(store: FileStore) -> Iterator[tuple[int, bytes]]:
+    """Remove what has expired, but the last message of a subject: give its sequence and subject.
 
-    Give the subjects that are to get a marker for it, and whether there may be more.
+    It is to be removed before the next one is asked for; a marker takes its place.
     """
-    due = store.due(DUE_AT_ONCE_MAX)
-    subjects = []
-    for seq in due:
+    for seq in store.due(DUE_AT_ONCE_MAX):
         try:
             message = store.load(seq)
         except RecordNotFound:
+            continue
+        except CorruptStore:
+            store.remove(seq)
             continue
         left = store.subjects_totals(SubjectFilter([message.subject]))[message.subject]
         if left > 1 or is_marker(message.headers):
             store.remove(seq)
         else:
-            subjects.append(message.subject)
-    return subjects, len(due) == DUE_AT_ONCE_MAX
+            yield seq, message.subject

@@ -10,16 +10,33 @@ One thread: the event loop's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from penstock.errors import ApiError
 from penstock.limits import COPIED_MESSAGES_MAX, FEED_BYTES_MAX
 from penstock.store.copying import Copier
+from penstock.stream.config import StreamSource
 from penstock.stream.feeds import Feed, OriginMessage, Start, without_expectations
 from penstock.stream.messages import Message, Place
+
+if TYPE_CHECKING:
+    from penstock.stream.stream import Stream
 
 
 class Mirror(Feed):
     """A mirror's one feed; see the module."""
+
+    def __init__(self, stream: Stream, origin: StreamSource) -> None:
+        super().__init__(stream, origin)
+        stream.is_caught_up = False
+
+    def rest(self) -> None:
+        """Learn that there is nothing more for now: the mirror can answer for its origin."""
+        if not self.stream.is_caught_up:
+            self.stream.is_caught_up = True
+            for each in tuple(self.stream.on_caught_up):
+                each()
+            self.stream.on_caught_up.clear()
 
     def meet(self, identity: str) -> None:
         """Learn which stream the origin is: a mirror follows whichever has the name."""

@@ -13,7 +13,6 @@ One thread: the event loop's. The stream calls it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -46,6 +45,7 @@ from penstock.stream.messages import (
     Place,
     record_size,
 )
+from penstock.stream.publishing_timer import PublishingTimer
 from penstock.stream.schedules import Schedules
 from penstock.subjects import SubjectFilter, is_literal
 
@@ -63,7 +63,7 @@ class Publishing:
         self.atomic_batches = AtomicBatches(self)
         self.fast_batches = FastBatches(self)
         self.is_careful = False
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer = PublishingTimer(self)
         self.configure()
 
     def configure(self) -> None:
@@ -87,15 +87,21 @@ class Publishing:
         self.atomic_batches.undo_torn()
         if not stream.store.state().last_seq:
             self.message_ids.is_ready = True
-        if stream.config.allow_msg_schedules:
-            self.schedules.recover(stream.store, stream.host.clock.now_ns())
-            self.plan()
+        self._find_schedules()
+
+    def refresh(self) -> None:
+        """Take over a configuration that has changed."""
+        self.configure()
+        self._find_schedules()
+
+    def _find_schedules(self) -> None:
+        if self.stream.config.allow_msg_schedules:
+            self.schedules.recover(self.stream.store, self.stream.host.clock.now_ns())
+            self.timer.plan()
 
     def stop(self) -> None:
         """Give up what is not finished."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self.timer.cancel()
         self.atomic_batches.clear()
         self.fast_batches.clear()
 
@@ -225,7 +231,10 @@ class Publishing:
 
     def skip(self, message: Message) -> int:
         """Pass over a message that nobody wants; give the sequence that it would have had."""
-        seq = self.stream.store.skip()
+        try:
+            seq = self.stream.store.skip()
+        except StoreError as error:
+            raise self._refusal(error) from error
         now_ns = self.stream.host.clock.now_ns()
         if message.message_id:
             self.message_ids.remember(message.message_id, seq, now_ns)
@@ -247,7 +256,12 @@ class Publishing:
         expiries = [lifetimes.expires_ns(message, config, now_ns) for message in messages]
         rolls_up = rollups.is_allowed(config)
         keeps = [int(rolls_up and bool(each.rollup)) for each in messages]
-        copies = [self._copied_from(message) for message in messages]
+        copies = [self._copy_target(message) for message in messages]
+        last_seqs = {
+            each.subject: expectations.last_seq_of(store, each.subject)
+            for each, target in zip(messages, copies, strict=True)
+            if target is not None
+        }
         try:
             if len(messages) == 1:
                 last_seq, time_ns = self._store_one(messages[0], expiries[0], keeps[0], place)
@@ -262,8 +276,10 @@ class Publishing:
             raise self._refusal(error) from error
         first_seq = last_seq - len(messages) + 1
         together = zip(messages, copies, strict=True)
-        for seq, (message, copied) in enumerate(together, first_seq):
-            self._follow_up(message, seq, time_ns, copied)
+        for seq, (message, target) in enumerate(together, first_seq):
+            self._follow_up(message, seq, time_ns)
+            if target is not None:
+                self._copy(message, target, seq=seq, time_ns=time_ns, last_seqs=last_seqs)
         if any(expiries):
             self.stream.plan_expiry()
         return last_seq
@@ -297,37 +313,44 @@ class Publishing:
         self.stream.host.log("ERR", f"JetStream stream {self.stream.name!r}: {error}")
         return ApiError(error_codes.INSUFFICIENT_RESOURCES)
 
-    def _copied_from(self, message: Message) -> tuple[bytes, int] | None:
-        """Give where a message goes again, and the sequence before it of its subject."""
-        target = republishing.destination(self._republish, message.subject)
-        if target is None:
-            return None
-        return target, expectations.last_seq_of(self.stream.store, message.subject)
+    def _copy_target(self, message: Message) -> bytes | None:
+        """Give where a message is published again."""
+        return republishing.destination(self._republish, message.subject)
 
-    def _follow_up(
-        self, message: Message, seq: int, time_ns: int, copied: tuple[bytes, int] | None
+    def _copy(
+        self,
+        message: Message,
+        target: bytes,
+        *,
+        seq: int,
+        time_ns: int,
+        last_seqs: dict[bytes, int],
     ) -> None:
+        """Publish a message again; `last_seqs` are those of the messages before it."""
+        stream = self.stream
+        republish = stream.config.republish
+        headers, body = republishing.copy_of(
+            message,
+            stream.name,
+            seq=seq,
+            time_ns=time_ns,
+            last_seq=last_seqs[message.subject],
+            is_empty=republish is not None and republish.headers_only,
+        )
+        last_seqs[message.subject] = seq
+        stream.ingest.hold(seq, target, body, headers)
+
+    def _follow_up(self, message: Message, seq: int, time_ns: int) -> None:
         stream = self.stream
         if message.message_id:
             self.message_ids.remember(message.message_id, seq, time_ns)
         self._roll_up(message, seq)
-        if copied is not None and stream.config.republish is not None:
-            target, last_seq = copied
-            headers, body = republishing.copy_of(
-                message,
-                stream.name,
-                seq=seq,
-                time_ns=time_ns,
-                last_seq=last_seq,
-                is_empty=stream.config.republish.headers_only,
-            )
-            stream.ingest.hold(seq, target, body, headers)
         if stream.config.allow_msg_schedules:
             now_ns = stream.host.clock.now_ns()
             self.schedules.note(
                 message.subject, message.headers, seq, after_ns=time_ns, now_ns=now_ns
             )
-            self.plan()
+            self.timer.plan()
 
     def _roll_up(self, message: Message, seq: int) -> None:
         """Remove what a message stands for; its own subject's is gone when it is stored."""
@@ -370,44 +393,13 @@ class Publishing:
 
     def on_stored(self) -> None:
         """Messages came in by the compiled path: their ids will be too old one day."""
-        if self._timer is None and len(self.message_ids):
-            self.plan()
+        if len(self.message_ids) and not self.timer.is_set:
+            self.timer.plan()
 
-    def plan(self) -> None:
-        """See to it that the timer runs when something is due."""
-        delays_s = [self.atomic_batches.due_in_s(), self.fast_batches.due_in_s()]
-        if len(self.message_ids):
-            delays_s.append(max(self.stream.config.duplicate_window / 1e9, 0.05))
-        due_ns = self.schedules.next_due_ns()
-        if due_ns is not None:
-            # A timer a day at the most: the wall clock may be set meanwhile.
-            away_s = (due_ns - self.stream.host.clock.now_ns()) / 1e9
-            delays_s.append(min(max(away_s, 0.0), 86_400.0))
-        delay_s = min((each for each in delays_s if each is not None), default=None)
-        if delay_s is None or self.stream.is_stopped:
-            return
-        loop = self.stream.host.loop
-        if self._timer is not None:
-            if self._timer.when() <= loop.time() + delay_s:
-                return
-            self._timer.cancel()
-        self._timer = loop.call_later(delay_s, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        stream = self.stream
-        now_ns = stream.host.clock.now_ns()
-        self.message_ids.prune(now_ns)
-        self.atomic_batches.abandon_idle()
-        self.fast_batches.abandon_idle()
-        for message in self.schedules.take_due(stream.store, now_ns):
-            self.publish(message, None)
-        self.plan()
-        stream.host.hub.flush()
-
-    def expire(self) -> bool:
-        """Put markers where the last messages of subjects expire; tell whether there is more."""
-        subjects, is_more = lifetimes.take_expired(self.stream.store)
-        for subject in subjects:
+    def expire(self) -> None:
+        """Put markers where the last messages of subjects have expired."""
+        store = self.stream.store
+        for seq, subject in lifetimes.take_expired(store):
             self.publish(lifetimes.marker_for(subject, self.stream.config), None)
-        return is_more
+            # Where there was no room for a marker the message goes without one.
+            store.remove(seq)

@@ -50,6 +50,7 @@ class _Created(msgspec.Struct):
     error: _Fault | None = None
     name: str = ""
     delivered: _Delivered = msgspec.field(default_factory=_Delivered)
+    num_pending: int = 0
 
 
 class RemoteMessage(msgspec.Struct, frozen=True):
@@ -207,6 +208,8 @@ class RemoteReader:
         feed.error = None
         feed.begin(created.delivered.stream_seq)
         self._is_begun = True
+        if not self._gathered:
+            self._pending = created.num_pending
         self._hear()
         # The first messages may have come before the answer.
         self._take_soon()
@@ -285,6 +288,8 @@ class RemoteReader:
             self._let_go()
             self._wait(FEED_RETRY_S)
             return
+        if not self._pending:
+            feed.rest()
         words, self._words = self._words, []
         for word in words:
             self._reach.line.publish(word, None, b"", b"")

@@ -18,7 +18,7 @@ from typing import Final
 
 from penstock import error_codes
 from penstock.documents.times import parse_instant
-from penstock.errors import ApiError, InvalidDocument, RecordNotFound, UsageError
+from penstock.errors import ApiError, InvalidDocument, StoreError, UsageError
 from penstock.store.block_files import StoredMessage
 from penstock.store.filestore import FileStore
 from penstock.stream.civil_times import find_zone
@@ -139,7 +139,7 @@ def may_be_schedule(store: FileStore, subject: bytes) -> bool:
     """Tell whether the last message of a subject is a schedule, or there is none."""
     try:
         return bool(value_of(store.load_last(subject).headers, PATTERN))
-    except RecordNotFound:
+    except StoreError:
         return True
 
 
@@ -169,7 +169,11 @@ class Schedules:
     def recover(self, store: FileStore, now_ns: int) -> None:
         """Find the schedules in a stream."""
         for seq in store.all_last():
-            message = store.load(seq)
+            try:
+                message = store.load(seq)
+            except StoreError:
+                # It is gone, or damaged, which the store tells of.
+                continue
             after_ns = message.timestamp_ns
             self.note(message.subject, message.headers, seq, after_ns=after_ns, now_ns=now_ns)
 
@@ -233,7 +237,7 @@ def _fired(store: FileStore, seq: int, due_ns: int, now_ns: int) -> tuple[Messag
         due = due_of(schedule.headers, after_ns=due_ns, now_ns=now_ns)
         ttl = value_of(schedule.headers, SCHEDULE_TTL) or b""
         parse_ttl(ttl)
-    except (RecordNotFound, ApiError):
+    except (StoreError, ApiError):
         return None
     target = value_of(schedule.headers, TARGET)
     if due is None or not target:
@@ -260,7 +264,7 @@ def _original(store: FileStore, schedule: StoredMessage) -> StoredMessage:
         return schedule
     try:
         return store.load_last(source)
-    except RecordNotFound:
+    except StoreError:
         return schedule
 
 

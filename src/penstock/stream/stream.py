@@ -60,9 +60,7 @@ class StreamHost(Protocol):
         """Write to the log."""
         ...
 
-    def advise(
-        self, sublist: Sublist, subject: str, kind: str, fields: Mapping[str, Any]
-    ) -> None:
+    def advise(self, sublist: Sublist, subject: str, kind: str, fields: Mapping[str, Any]) -> None:
         """Tell whoever listens on `$JS.EVENT.<subject>`; `kind` is the type behind its prefix."""
         ...
 
@@ -97,6 +95,10 @@ class Stream:
         """Tells what account and server have left for it."""
 
         self.takers: list[Taker] = []
+        self.is_caught_up = True
+        """False for a mirror until it has had all that its origin has, once since it was opened."""
+
+        self.on_caught_up: list[Callable[[], None]] = []
 
         self._durable_seq = 0
         self._is_release_due = False
@@ -189,7 +191,7 @@ class Stream:
         subjects_differ = config.subjects != self.config.subjects
         self.config = config
         self.store.update_config(store_config(config, self.host.policy))
-        self.publishing.configure()
+        self.publishing.refresh()
         self._attach()
         if subjects_differ:
             self._unsubscribe()

@@ -117,7 +117,7 @@ def _row(
 ) -> Row:
     shown = (si(sorted(values)[len(values) // 2], unit) for values in (our, their))
     return Row(
-        "restart",
+        "jetstream-restart",
         f"{what}, of {theirs.name}",
         ratio(our, their),
         "x",

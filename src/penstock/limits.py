@@ -278,9 +278,9 @@ FAST_BATCHES_PER_SERVER_MAX = 50_000
 MESSAGE_HEADERS_BYTES_MAX = 65_535
 """The headers of a message that is published to a stream: the reference server's bound."""
 
-API_REQUEST_BYTES_MAX = 4 * MIB
+API_REQUEST_BYTES_MAX = 1 * MIB
 """A request to the JetStream API. The largest that means something is a stream with very many
-subjects; reading it holds up everybody else. Beyond it: bad request."""
+subjects; reading it holds up everybody else for a good part of a second. Beyond it: bad request."""
 
 STREAM_NAMES_MAX = 1024
 """Names in one answer, as the reference server has it; clients ask for the rest with an offset."""

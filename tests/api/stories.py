@@ -248,6 +248,16 @@ def deleting(s: str) -> Story:
     ]
 
 
+def deleting_from_memory(s: str) -> Story:
+    return [
+        create(s, subjects=[f"{s}.>"], storage="memory"),
+        delete_message(s, seq=1),
+        publish(f"{s}.a"),
+        publish(f"{s}.a"),
+        *(delete_message(s, seq=seq) for seq in (0, 1, 1, 3, 9)),
+    ]
+
+
 def getting_directly(s: str) -> Story:
     return [
         direct(s, seq=1),
@@ -439,6 +449,7 @@ TELLERS: list[Teller] = [
     purging_is_denied,
     getting,
     deleting,
+    deleting_from_memory,
     getting_directly,
     getting_directly_by_subject,
     getting_batches,

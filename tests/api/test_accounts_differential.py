@@ -99,6 +99,26 @@ def test_the_system_account_has_no_jetstream(servers: Servers) -> None:
     assert compared(servers, "s", story) == []
 
 
+def test_the_system_account_removes_all_that_an_account_has(servers: Servers) -> None:
+    vain = ("META.LEADER.STEPDOWN", "SERVER.REMOVE", "META.RESCUE", "ACCOUNT.PURGE", "ACCOUNT.X")
+    made = [create("purged-1"), create("purged-2", storage="memory"), ask("STREAM.NAMES")]
+    removed = [
+        ask("ACCOUNT.PURGE.nobody"),
+        ask("ACCOUNT.PURGE.A"),
+        ask("ACCOUNT.PURGE.A", b"x"),
+        ask("ACCOUNT.PURGE."),
+        ask("ACCOUNT.PURGE.a/b"),
+        ask("ACCOUNT.PURGE.a\\b"),
+        by_domain("ACCOUNT.PURGE.A"),
+        *(Step(f"$JS.API.{each}", answers=Answers.NONE) for each in vain),
+    ]
+
+    assert compared(servers, "a", made) == []
+    assert compared(servers, "s", removed) == []
+    after = [ask("STREAM.NAMES"), *filled("purged-3"), ask("STREAM.DELETE.purged-3")]
+    assert compared(servers, "a", after) == []
+
+
 def test_the_domain_may_stand_in_the_subject(servers: Servers) -> None:
     story = [
         *filled("domain", allow_direct=True),

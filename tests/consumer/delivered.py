@@ -163,6 +163,11 @@ class Life(NatsClient):
             found.get(place, {}).pop("last_active", None)
         self.note(json.dumps(found))
 
+    def until_waiting(self, count: int, name: str = "C") -> None:
+        """Ask until so many requests wait: a server may take them in after it answers others."""
+        while self.ask(f"CONSUMER.INFO.{self.stream_name}.{name}")["num_waiting"] != count:
+            pass
+
     def end(self) -> None:
         """Remove the stream, so that nothing of it comes to those who live later."""
         self.publish(f"$JS.API.STREAM.DELETE.{self.stream_name}", reply="_IN.end")

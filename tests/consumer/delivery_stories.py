@@ -150,6 +150,7 @@ def more_pulls_than_may_wait(life: Life) -> None:
     life.consumer(max_waiting=2)
     life.pull()
     life.pull()
+    life.until_waiting(2)
     life.pull()
     life.take()
     life.pull({"batch": 1, "expires": SECOND, "idle_heartbeat": 400 * MS})
@@ -169,6 +170,7 @@ def pulls_take_turns(life: Life) -> None:
     for place in (1, 2, 3):
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{life.stream_name}.C"
         life.publish(subject, b"%d" % (place + 1), reply=f"in{place}")
+    life.until_waiting(3)
     life.info()
     for token in "abcdefghi":
         life.publish(f"{life.stream_name}.{token}", token.encode())
@@ -672,7 +674,7 @@ def serves_by_priority(life: Life) -> None:
     for place, priority in ((1, 5), (2, 0), (3, 5)):
         body = b'{"batch":2,"group":"G","priority":%d}' % priority
         life.publish(subject, body, reply=f"by{place}")
-    life.info()
+    life.until_waiting(3)
     for token in "abcdef":
         life.publish(f"{life.stream_name}.{token}", token.encode())
     life.take(6, with_pending=False)
@@ -698,7 +700,7 @@ def serves_groups_rightly_asked_for(life: Life) -> None:
 def serves_an_overflow(life: Life) -> None:
     _filled(life, "a", "b", priority_policy="overflow", priority_groups=["G"])
     life.pull({"batch": 5, "group": "G", "min_pending": 4, "expires": 60 * SECOND})
-    life.info()
+    life.until_waiting(1)
     life.publish(f"{life.stream_name}.c", b"x")
     life.publish(f"{life.stream_name}.d", b"x")
     life.take(with_pending=False)
@@ -782,9 +784,7 @@ def loses_what_is_deleted(life: Life) -> None:
     life.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>")
     life.pull(2)
     life.take(2)
-    life.publish(
-        f"$JS.API.STREAM.MSG.DELETE.{life.stream_name}", b'{"seq":1}', reply="_IN.deleted"
-    )
+    life.publish(f"$JS.API.STREAM.MSG.DELETE.{life.stream_name}", b'{"seq":1}', reply="_IN.deleted")
     life.take_unordered(2)
     life.info()
 

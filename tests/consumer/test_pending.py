@@ -113,7 +113,9 @@ class PendingMachine(RuleBasedStateMachine):
     def time_passes(self, step: int) -> None:
         self.now += step
         due = [
-            seq for seq in sorted(self.model) if seq not in self.queued and self._due(seq) <= self.now
+            seq
+            for seq in sorted(self.model)
+            if seq not in self.queued and self._due(seq) <= self.now
         ]
 
         assert self.pending.take_due(self.now) == due

@@ -82,6 +82,19 @@ def test_a_store_directory_that_cannot_be_is_refused_in_the_real_servers_words(
     assert said[PENSTOCK] == said[REFERENCE]
 
 
+@pytest.mark.oracle
+def test_a_key_in_a_security_chip_is_refused_in_the_real_servers_words(tmp_path: Path) -> None:
+    config = tmp_path / "server.conf"
+    config.write_text(f'jetstream {{ store_dir: "{tmp_path}", tpm {{ keys_file: "keys.json" }} }}')
+    said = {}
+    for kind in BOTH:
+        server = ServerProcess(kind, "-a", "127.0.0.1", "-p", "-1", "-c", config)
+        assert server.wait() == 1
+        said[kind] = server.messages[-1]
+
+    assert said[PENSTOCK] == said[REFERENCE]
+
+
 def test_streams_are_there_again_after_a_restart(tmp_path: Path) -> None:
     with start(tmp_path) as server, NatsClient(server.port) as client:
         for name in ("ONE", "TWO", "THREE"):

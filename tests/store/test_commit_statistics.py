@@ -42,10 +42,12 @@ def test_every_commit_is_in_the_first_bucket_that_it_fits_in(
 
 def test_threads_lose_no_count() -> None:
     counted = CommitStatistics()
-    threads = [
-        threading.Thread(target=lambda: [counted.note(1, 1.0) for _ in range(5_000)])
-        for _ in range(4)
-    ]
+
+    def note_many() -> None:
+        for _ in range(5_000):
+            counted.note(1, 1.0)
+
+    threads = [threading.Thread(target=note_many) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

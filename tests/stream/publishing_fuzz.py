@@ -47,6 +47,8 @@ LIMITS: tuple[dict[str, Any], ...] = (
     {"max_msg_size": 120},
     {"deny_purge": True},
     {"subject_transform": {"src": "s.*", "dest": "t.{{wildcard(1)}}"}},
+    {"retention": "interest"},
+    {"retention": "workqueue"},
 )
 
 
@@ -101,6 +103,7 @@ def random_case(seed: int) -> Case:
     if config.get("discard") == "new" or config.get("allow_msg_counter"):
         config.pop("allow_msg_schedules", None)
     if config.get("allow_msg_counter"):
+        config.pop("retention", None)
         config["discard"] = "old"
         config.pop("discard_new_per_subject", None)
         config.pop("allow_msg_ttl", None)

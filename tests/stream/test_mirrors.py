@@ -91,6 +91,19 @@ def from_a_time(side: Side) -> list[str]:
     return ["WM"]
 
 
+def purged_itself(side: Side) -> list[str]:
+    _origin(side, "H", 5)
+    _mirror(side, "HM", "H")
+    side.wait_for("HM", 5)
+    side.api("STREAM.PURGE.HM", {"seq": 4})
+    side.put("H.a", b"after")
+    side.wait_for("HM", 6)
+    side.api("STREAM.PURGE.HM")
+    side.put("H.a", b"after that")
+    side.wait_for("HM", 7)
+    return ["HM"]
+
+
 def of_an_emptied_stream(side: Side) -> list[str]:
     _origin(side, "E", 3)
     side.api("STREAM.PURGE.E")
@@ -179,6 +192,7 @@ STORIES: tuple[Story, ...] = (
     renamed,
     from_a_sequence,
     from_a_time,
+    purged_itself,
     of_an_emptied_stream,
     within_its_own_limits,
     without_expectations,
@@ -226,6 +240,18 @@ def test_a_mirror_answers_for_its_origin_when_it_has_caught_up(both: tuple[Side,
 def _answering(side: Side, subject: str) -> bytes:
     headers = side.request(subject).headers
     return headers.partition(b"Nats-Stream: ")[2].partition(b"\r\n")[0]
+
+
+def test_a_mirror_that_was_purged_beyond_its_end_goes_on_there(both: tuple[Side, Side]) -> None:
+    _, ours = both
+    _origin(ours, "J", 2)
+    _mirror(ours, "JM", "J")
+    ours.wait_for("JM", 2)
+    ours.api("STREAM.PURGE.JM", {"seq": 5})
+    for number in range(4):
+        ours.put("J.a", b"%d" % number)
+    ours.wait_for("JM", 6)
+    assert ours.kept("JM") == ours.kept("J")[4:]
 
 
 def test_a_mirror_waits_for_an_origin_that_is_not_there_yet(both: tuple[Side, Side]) -> None:

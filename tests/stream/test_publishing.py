@@ -11,7 +11,7 @@ from penstock.stream.headers import value_of
 from penstock.subjects import SubjectFilter
 from penstock.testing.clock import FakeClock
 from tests.stream.hosts import Answer, StreamHouse
-from tests.stream.published import block, our_messages, outcome_of
+from tests.stream.published import block, our_messages, our_numbers, outcome_of
 from tests.stream.publishing_fuzz import random_case
 
 SECOND_NS = 1_000_000_000
@@ -81,6 +81,20 @@ def test_an_id_is_known_after_a_restart_within_the_window(tmp_path: Path) -> Non
 
         assert publish_with_id(house, "new") == duplicate(2)
         assert publish_with_id(house, "old") == acked(3)
+
+
+def test_ids_are_looked_for_when_one_is_needed(tmp_path: Path) -> None:
+    with StreamHouse(tmp_path) as house:
+        stream = house.create(name="S", subjects=["s.>"])
+        publish_with_id(house, "1")
+        stream = house.reopen(stream)
+        house.publish("s.a", headers=block({"Nats-Expected-Stream": "S"}))
+        before = stream.publishing.message_ids.is_ready
+        publish_with_id(house, "2")
+
+        assert not before
+        assert stream.publishing.message_ids.is_ready
+        assert len(stream.publishing.message_ids) == 2
 
 
 def test_the_last_id_is_known_after_a_restart(tmp_path: Path) -> None:
@@ -332,3 +346,15 @@ def test_the_quick_way_in_gives_what_the_careful_way_gives(tmp_path: Path, seed:
             outcomes.append(outcome_of(house, stream, asked))
 
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_restart_changes_nothing(tmp_path: Path, seed: int) -> None:
+    asked = random_case(seed)
+    with StreamHouse(tmp_path) as house:
+        stream = house.create(**asked.config | {"storage": "file"})
+        before = outcome_of(house, stream, asked)
+        stream = house.reopen(stream)
+
+        assert our_messages(stream) == before.stored
+        assert our_numbers(stream) == before.state

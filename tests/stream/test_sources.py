@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.stream import source_positions
 from penstock.stream.config import ExternalStream, StreamSource, SubjectTransformConfig
 from penstock.stream.source_marks import name_of, read_mark
-from penstock.testing.servers import server_process
+from penstock.testing.servers import server_process, start_server
 from tests.stream.fed import Side, sides
 
 pytestmark = pytest.mark.oracle
@@ -318,13 +319,29 @@ def test_what_is_kept_for_a_mirror_alone_is_still_there_after_a_restart(tmp_path
 def test_an_emptied_stream_knows_after_a_restart_how_far_it_had_come(tmp_path: Path) -> None:
     with server_process(store_dir=tmp_path) as server, Side(server.port) as side:
         _origin(side, "A", 4)
-        side.make("S", sources=[{"name": "A"}])
-        side.wait_for("S", 4)
+        side.make("S", sources=[{"name": "A", "opt_start_seq": 2}])
+        side.wait_for("S", 3)
         side.api("STREAM.PURGE.S")
     with server_process(store_dir=tmp_path) as server, Side(server.port) as side:
         side.put("A.more", b"only this")
-        side.wait_for("S", 5)
+        side.wait_for("S", 4)
         assert [each.data for each in side.kept("S")] == ["only this"]
+
+
+def test_positions_are_written_down_while_the_server_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_positions, "SOURCE_POSITIONS_INTERVAL_S", 0.0)
+    settings = f'jetstream {{ store_dir: "{tmp_path}" }}'
+    with start_server(settings=settings) as server, Side(server.port) as side:
+        _origin(side, "A", 4)
+        side.make("S", sources=[{"name": "A"}])
+
+        def is_written(_: object) -> bool:
+            texts = [path.read_bytes() for path in tmp_path.rglob("sources.json")]
+            return any(json.loads(text)["sources"][0]["seq"] == 4 for text in texts)
+
+        assert side.wait("S", is_written)["state"]["messages"] == 4
 
 
 def test_a_damaged_document_of_positions_costs_nothing_that_marks_tell(tmp_path: Path) -> None:

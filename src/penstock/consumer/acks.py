@@ -6,8 +6,8 @@
     `+TERM`, `+TERM <why>`    never deliver it again
     `+NXT`, `+NXT <request>`  done, and ask for more
 
-A client that wants to know that it was heard gives a reply subject; it is answered when what it
-said is on stable storage.
+A client that wants to know that it was heard gives a reply subject; that a message is done with is
+answered when it is on stable storage.
 
 What always holds: what concerns a message that is not pending changes nothing.
 
@@ -59,7 +59,6 @@ class Acks:
 
     def take(self, about: About, reply: bytes | None, body: bytes) -> None:
         """Do what a client says of a delivery."""
-        is_heard = about.stream_seq > 0
         if body in _DONE:
             self._acknowledge(about, reply)
             return
@@ -71,12 +70,13 @@ class Acks:
         if body.startswith(b"+TERM"):
             self.terminate(about, body[5:].strip().decode("utf-8", "replace"), reply)
             return
+        # What only asks for patience or for another delivery need not outlive anything.
+        if reply is not None and about.stream_seq:
+            self._consumer.confirm(reply)
         if body.startswith(b"-NAK"):
             self._nak(about, body[4:].strip())
         elif body == b"+WPI":
             self._progress(about.stream_seq)
-        if reply is not None and is_heard:
-            self._consumer.remember(reply)
 
     # Done
 

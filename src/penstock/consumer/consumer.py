@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 ACK_PREFIX = "$JS.ACK."
 NEXT_PREFIX = "$JS.API.CONSUMER.MSG.NEXT."
+DOOR_SUBSCRIPTIONS = 2
+"""Those for acknowledgements, which come first."""
+
 _TIMER_S_MAX = 86_400.0
 """A timer a day at the most: the wall clock may be set meanwhile."""
 
@@ -198,12 +201,15 @@ class Consumer:
             return
         self.is_closed = True
         self.outlet.stop(reason)
-        for subscription in self._subscriptions:
-            self.stream.sublist.remove(subscription)
-        self._subscriptions.clear()
+        self._unsubscribe(keep=0)
         if self._timer is not None:
             self._timer.cancel()
         self.consumers.hungry.pop(self, None)
+
+    def _unsubscribe(self, *, keep: int) -> None:
+        for subscription in self._subscriptions[keep:]:
+            self.stream.sublist.remove(subscription)
+        del self._subscriptions[keep:]
 
     def update(self, config: ConsumerConfig) -> None:
         """Go over to another configuration, which was checked."""
@@ -215,6 +221,7 @@ class Consumer:
             self.pending.wait(_waits_of(config))
         if config.deliver_subject != old.deliver_subject:
             self.outlet.stop("")
+            self._unsubscribe(keep=DOOR_SUBSCRIPTIONS)
             self.outlet = PushOutlet(self)
             self.outlet.start()
         self._configure()
@@ -307,10 +314,14 @@ class Consumer:
         if reply is None:
             self.consumers.keeper.mark(self)
         else:
-            self.consumers.keeper.mark(self, lambda: self._confirm(reply))
+            self.consumers.keeper.mark(self, lambda: self._confirm_and_send(reply))
 
-    def _confirm(self, reply: bytes) -> None:
+    def confirm(self, reply: bytes) -> None:
+        """Tell a client that it was heard."""
         self.host.hub.publish(self.stream.sublist, reply, None, b"", b"")
+
+    def _confirm_and_send(self, reply: bytes) -> None:
+        self.confirm(reply)
         self.host.hub.flush()
 
     def put_off(self, stream_seq: int, time_ns: int) -> None:

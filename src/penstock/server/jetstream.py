@@ -16,22 +16,19 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from penstock import error_codes
-from penstock.api.direct import DIRECT_PREFIX, DirectGets
-from penstock.api.dispatch import API_PREFIX, Answer, Call, answer, needs_newer, refusal
-from penstock.api.endpoints import ENDPOINTS
+from penstock.api.direct import DirectGets
 from penstock.config.durations import format_duration
 from penstock.config.options_jetstream import AccountJetStreamOptions, JetStreamOptions
 from penstock.consumer.account import AccountConsumers
 from penstock.consumer.keeping import StateKeeper
 from penstock.documents.encoding import to_json
 from penstock.documents.times import timestamp
-from penstock.errors import ApiError, UsageError
+from penstock.errors import UsageError
 from penstock.limits import RECOVERY_THREADS_MAX
 from penstock.net.connection import Connection
-from penstock.routing.hub import Service
-from penstock.routing.sublist import Sublist, Subscription
+from penstock.routing.sublist import Sublist
 from penstock.security.identifiers import UniqueIds
+from penstock.server.jetstream_doors import Door
 from penstock.server.jetstream_resources import (
     announce,
     batch_room,
@@ -50,16 +47,8 @@ from penstock.stream.config import StorageType
 if TYPE_CHECKING:
     from penstock.server.server import Server
 
-NEXT_PREFIX = f"{API_PREFIX}CONSUMER.MSG.NEXT."
 TYPE_PREFIX = "io.nats.jetstream."
 EVENT_PREFIX = "$JS.EVENT."
-
-_DECLINED = (DIRECT_PREFIX.encode(), NEXT_PREFIX.encode())
-"""Whoever can answer these subscribes for itself; where nobody does, clients are told at once."""
-
-_MAPPED = ("STREAM.", "CONSUMER.", "DIRECT.", "META.", "SERVER.", "ACCOUNT.")
-_MAPPED_SPACES = ("$KV.", "$OBJ.")
-_NOT_ENABLED = error_codes.NOT_ENABLED_FOR_ACCOUNT
 
 
 class JetStreamService:
@@ -87,7 +76,7 @@ class JetStreamService:
         except UsageError as error:
             raise UsageError(f"Can't start JetStream: {error}") from None
         self.accounts: dict[str, AccountStreams] = {}
-        self._doors: dict[str, _Door] = {}
+        self._doors: dict[str, Door] = {}
         self._direct: dict[str, DirectGets] = {}
         self._keeper = StateKeeper(lambda: self.loop, self.log)
         self._ids = UniqueIds(server.random_bytes)
@@ -167,11 +156,12 @@ class JetStreamService:
 
     def advise(self, sublist: Sublist, subject: str, kind: str, fields: Mapping[str, Any]) -> None:
         """Tell whoever listens on `$JS.EVENT.<subject>`; `kind` is the type behind its prefix."""
-        self._advise(sublist, subject, kind, lambda: fields)
+        self.advise_of(sublist, subject, kind, lambda: fields)
 
-    def _advise(
+    def advise_of(
         self, sublist: Sublist, subject: str, kind: str, fields: Callable[[], Mapping[str, Any]]
     ) -> None:
+        """As `advise`, with fields that are made only if somebody listens."""
         encoded = f"{EVENT_PREFIX}{subject}".encode()
         found = sublist.matches(encoded)
         if not (found.plain or found.queues):
@@ -227,7 +217,7 @@ class JetStreamService:
                 else:
                     self._enable(account.name, account.sublist, limits, threads)
                 if account.name not in self._doors:
-                    self._doors[account.name] = _Door(self, account)
+                    self._doors[account.name] = Door(self, account)
 
     def _limits_of(self, name: str) -> AccountLimits | None:
         options = self._server.options
@@ -278,52 +268,6 @@ class JetStreamService:
 
     # Requests
 
-    def asked(
-        self, account: Any, subject: str, reply: bytes | None, headers: bytes, body: bytes
-    ) -> None:
-        """Answer a request of a member of an account; an unknown one is met with silence."""
-        found = ENDPOINTS.find(subject.removeprefix(API_PREFIX))
-        if account.is_system and subject != f"{API_PREFIX}INFO":
-            kind = "system_response"
-        elif found is None:
-            return
-        else:
-            kind = found[0].kind
-        streams = self.accounts.get(account.name)
-        if streams is None or found is None:
-            is_newer = not account.is_system and needs_newer(headers)
-            error = error_codes.REQUIRED_API_LEVEL if is_newer else _NOT_ENABLED
-            refused = refusal(kind, ApiError(error))
-            outcome: Answer | None = Answer(refused, has_failed=True, is_told=True)
-        else:
-            call = Call(self, streams, subject, found[1], headers, body, reply)
-            outcome = answer(found[0], call)
-        if outcome is not None:
-            self._finish(account, subject, reply, body, outcome)
-
-    def _finish(
-        self, account: Any, subject: str, reply: bytes | None, body: bytes, outcome: Answer
-    ) -> None:
-        streams = self.accounts.get(account.name)
-        if outcome.is_told and streams is not None:
-            streams.api_total += 1
-            streams.api_errors += outcome.has_failed
-        if reply is not None:
-            self.publish(account.sublist, reply, outcome.headers, outcome.body)
-        if outcome.is_told:
-
-            def fields() -> Mapping[str, Any]:
-                asked = {"request": body.decode("utf-8", "replace")} if body else {}
-                return {
-                    "server": self.server_name,
-                    "client": self.client_info(),
-                    "subject": subject,
-                    **asked,
-                    "response": outcome.body.decode(),
-                }
-
-            self._advise(account.sublist, "ADVISORY.API", "advisory.v1.api_audit", fields)
-
     def client_info(self) -> dict[str, Any]:
         """Tell who is asking."""
         asking = self.hub.publisher
@@ -345,58 +289,6 @@ class JetStreamService:
             "client_type": asking.kind,
         }
         return {name: value for name, value in fields.items() if value}
-
-
-class _Door:
-    """Where one account's members ask, with the domain's name in the subject or without."""
-
-    def __init__(self, service: JetStreamService, account: Any) -> None:
-        self._service = service
-        self._account = account
-        declined = () if account.is_system else _DECLINED
-        subjects = {f"{API_PREFIX}>": Service(self._asked, declined)}
-        self._mapped_prefix = f"$JS.{service.domain}.API."
-        if service.domain:
-            subjects[f"{self._mapped_prefix}>"] = Service(self._asked_by_domain)
-        self._subscriptions = [
-            Subscription(receiver, subject.encode(), b"%d" % place)
-            for place, (subject, receiver) in enumerate(subjects.items(), start=1)
-        ]
-        for subscription in self._subscriptions:
-            account.sublist.insert(subscription)
-
-    def close(self) -> None:
-        """Let nobody ask any more."""
-        for subscription in self._subscriptions:
-            self._account.sublist.remove(subscription)
-
-    def _asked(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
-        text = subject.decode("utf-8", "replace")
-        self._service.asked(self._account, text, reply, headers, body)
-
-    def _asked_by_domain(
-        self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes
-    ) -> None:
-        rest = subject[len(self._mapped_prefix) :]
-        text = rest.decode("utf-8", "replace")
-        if text.startswith(_MAPPED_SPACES):
-            self._forward(rest, reply, headers, body)
-        elif not (text == "INFO" or text.startswith(_MAPPED)):
-            self._nobody(subject, reply)
-        elif (API_PREFIX.encode() + rest).startswith(_DECLINED):
-            self._forward(API_PREFIX.encode() + rest, reply, headers, body)
-        else:
-            self._service.asked(self._account, API_PREFIX + text, reply, headers, body)
-
-    def _forward(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
-        if not self._service.hub.publish(self._account.sublist, subject, reply, headers, body):
-            self._nobody(subject, reply)
-
-    def _nobody(self, subject: bytes, reply: bytes | None) -> None:
-        asking = self._service.hub.publisher
-        if reply is not None and isinstance(asking, Connection) and asking.no_responders:
-            status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
-            self._service.publish(self._account.sublist, reply, status, b"")
 
 
 def _limits(options: AccountJetStreamOptions) -> AccountLimits:

@@ -52,6 +52,9 @@ class Resources(msgspec.Struct, frozen=True):
 
 def make_resources(options: JetStreamOptions) -> Resources:
     """Find out what there is, and make the folder; raises UsageError."""
+    if options.tpm is not None and options.tpm.keys_file:
+        # Going on would leave unencrypted what is meant to be encrypted.
+        raise UsageError("TPM functionality is not supported on this platform")
     root = options.store_dir or os.path.join(tempfile.gettempdir(), "nats")
     path = os.path.join(root, FOLDER_NAME)
     _make_writable(path)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from dataclasses import dataclass
+
+import msgspec
 
 MESSAGES_BOUNDS = (1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536)
 SECONDS_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5)
 """From a sync on fast flash to a disk that is ill."""
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
+class Histogram(msgspec.Struct, frozen=True):
     """How often values were at most each bound, and above all of them; and their sum."""
 
     bounds: tuple[float, ...]

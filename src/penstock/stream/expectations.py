@@ -6,6 +6,8 @@ could never have been the next one. Called for each message, on the event loop's
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from penstock import error_codes
 from penstock.errors import ApiError
 from penstock.store.filestore import FileStore
@@ -65,12 +67,15 @@ def check_last_seq(message: Message, last_seq: int) -> None:
         raise ApiError(error_codes.STREAM_WRONG_LAST_SEQUENCE, seq=last_seq)
 
 
-def check_last_id(message: Message, message_ids: MessageIds, last_seq: int) -> None:
-    """Refuse a message where the stream's last one had another id, or none."""
+def check_last_id(message: Message, known_ids: Callable[[], MessageIds], last_seq: int) -> None:
+    """Refuse a message where the stream's last one had another id, or none.
+
+    `known_ids` is asked only where it matters: the ids may have to be looked for first.
+    """
     expected = message.value(EXPECTED_LAST_ID)
     if not expected:
         return
-    last_id = message_ids.last(last_seq)
+    last_id = known_ids().last(last_seq)
     if expected != last_id:
         shown = last_id.decode("utf-8", "replace")
         raise ApiError(error_codes.STREAM_WRONG_LAST_MSG_ID, id=shown)

@@ -243,7 +243,7 @@ class FastBatches:
         publishing = self._publishing
         last_seq = publishing.stream.store.last_seq
         try:
-            expectations.check_last_id(message, publishing.known_ids(), last_seq)
+            expectations.check_last_id(message, publishing.known_ids, last_seq)
         except ApiError as error:
             publishing.refuse(reply, error)
             return False

@@ -64,6 +64,7 @@ class Mirror(Feed):
 
     def copy_run(self, copier: Copier, until: int) -> int:
         """Copy plain messages with their sequences and times."""
+        self._follow_store()
         return copier.copy_placed(
             self.subjects,
             self.position + 1,
@@ -74,6 +75,7 @@ class Mirror(Feed):
 
     def take(self, messages: Sequence[OriginMessage]) -> bool:
         """Store messages under their sequences and times."""
+        self._follow_store()
         before = self.position
         try:
             for each in messages:
@@ -87,6 +89,10 @@ class Mirror(Feed):
         if self.position != before:
             self.stream.on_stored()
         return self.error is None
+
+    def _follow_store(self) -> None:
+        # A purge may have led the mirror beyond what it had.
+        self.position = max(self.position, self.stream.store.last_seq)
 
     def _copy(self, original: OriginMessage) -> None:
         publishing = self.stream.publishing

@@ -20,6 +20,7 @@ from penstock import error_codes
 from penstock.documents.encoding import to_json
 from penstock.errors import ApiError, LimitReached, StoreClosed, StoreError
 from penstock.limits import GO_RECORD_BYTES_MAX, MESSAGE_HEADERS_BYTES_MAX
+from penstock.store.interface import NEVER_NS
 from penstock.stream import (
     counters,
     deduplication,
@@ -162,7 +163,7 @@ class Publishing:
             known_seq = self.known_seq(message)
             if known_seq:
                 return known_seq
-            expectations.check_last_id(message, self.known_ids(), last_seq)
+            expectations.check_last_id(message, self.known_ids, last_seq)
             rollups.check(message, config)
         counters.check_present(message, config)
         if message.increment is not None and config.allow_msg_counter:
@@ -280,8 +281,9 @@ class Publishing:
             self._follow_up(message, seq, time_ns)
             if target is not None:
                 self._copy(message, target, seq=seq, time_ns=time_ns, last_seqs=last_seqs)
-        if any(expiries):
-            self.stream.plan_expiry()
+        expires_ns = min(filter(None, expiries), default=NEVER_NS)
+        if expires_ns != NEVER_NS:
+            self.stream.expires_by(expires_ns)
         return last_seq
 
     def _store_one(

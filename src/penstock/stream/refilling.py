@@ -8,7 +8,8 @@ Reads both kinds of snapshot: the archive, and the packed folder that the refere
 before version 2.15. The configuration is the one that was asked for, not the snapshot's.
 
 What always holds: until `keep`, a restart removes what is there of the stream. Files of a packed
-folder are written only where such a folder has files.
+folder are written only where such a folder has files. A snapshot that is larger, when it is
+unpacked, than what the server has left is refused.
 
 One thread at a time; `keep` belongs to the event loop's.
 """
@@ -21,6 +22,7 @@ import tarfile
 import tempfile
 from typing import BinaryIO, Final, Protocol
 
+from penstock import error_codes
 from penstock.clock import SystemClock
 from penstock.config.durations import SECOND_NS
 from penstock.documents.decoding import decode
@@ -38,7 +40,7 @@ from penstock.store.go_import import import_go_stream
 from penstock.store.interface import NEVER_NS, StoreConfig
 from penstock.store.vfs import OsFileSystem, remove_tree
 from penstock.stream.account import AccountStreams
-from penstock.stream.config import StreamConfig
+from penstock.stream.config import StorageType, StreamConfig
 from penstock.stream.headers import value_of
 from penstock.stream.info import StreamState
 from penstock.stream.lifetimes import parse_ttl
@@ -77,6 +79,7 @@ class Refilling:
         self._config = config
         self._unpacker = S2Unpacker()
         self._start = b""
+        self._bytes = 0
         self._source: _Source | None = None
         self._stream: Stream | None = None
 
@@ -86,6 +89,13 @@ class Refilling:
             self._feed_plain(plain)
 
     def _feed_plain(self, plain: bytes) -> None:
+        self._bytes += len(plain)
+        if self._bytes > self._account.host.bytes_left(self._config.storage):
+            raise ApiError(
+                error_codes.STORAGE_RESOURCES_EXCEEDED
+                if self._config.storage is StorageType.FILE
+                else error_codes.MEMORY_RESOURCES_EXCEEDED
+            )
         if self._source is None:
             self._start += plain
             if len(self._start) < len(MAGIC):
@@ -190,7 +200,10 @@ class _PackedFolder:
     def __init__(self, stream: Stream) -> None:
         self.consumers: list[ArchiveEntry] = []
         self._stream = stream
-        self._folder = tempfile.mkdtemp(prefix="penstock-restore-")
+        # Beside the messages, where there is room for them; a restart clears it away.
+        is_file = stream.config.storage is StorageType.FILE
+        where = stream.folder.path if is_file else None
+        self._folder = tempfile.mkdtemp(prefix="restoring-", dir=where)
         self._packed: BinaryIO = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed by `close`
 
     def feed(self, plain: bytes) -> None:

@@ -44,7 +44,7 @@ class Source(Feed):
 
     def meet(self, identity: str) -> None:
         """Learn which stream the origin is: one that was made again begins anew."""
-        self._is_made_again = bool(identity and self.identity and False)
+        self._is_made_again = bool(identity and self.identity and identity != self.identity)
         if self._is_made_again:
             host, name = self.stream.host, self.stream.name
             text = f"source {self.origin.name!r} of stream {name!r} was made again"

@@ -251,9 +251,15 @@ class Stream:
 
     # Time
 
+    def expires_by(self, expires_ns: int) -> None:
+        """A message was stored that expires then, which may be before anything else does."""
+        if self._expiry is None or expires_ns < self._expiry_ns:
+            self.plan_expiry()
+
     def plan_expiry(self) -> None:
         """Look again when something may have outlived its time."""
         due_ns = self.store.next_expiry_ns()
+        self._expiry_ns = due_ns or 0
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None

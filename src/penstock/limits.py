@@ -301,8 +301,8 @@ DIRECT_SUBJECTS_MAX = 1024
 """Subjects of one direct get of the last messages of many, as the reference server has it."""
 
 SOURCE_POSITIONS_INTERVAL_S = 10.0
-"""Seconds after which it is written down how far a stream has come in its sources, while it goes on:
-what a restart has to search for marks."""
+"""Seconds after which it is written down how far a stream has come in its sources: what was stored
+since is what a restart has to search for marks."""
 
 FORMER_SOURCES_MAX = 1024
 """Sources that were taken out of a stream and are remembered, should they come back."""

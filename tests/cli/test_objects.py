@@ -68,6 +68,16 @@ def test_objects_and_buckets_are_listed_and_shown(objects: Objects, large: Path)
     assert bucket["bucket"] == "pics"
 
 
+def test_a_name_cannot_play_with_the_terminal(objects: Objects, large: Path) -> None:
+    objects("put", "pics", large, "--name", "\x1b[2J", "--description", "a\x07bell")
+
+    shown = objects("ls", "pics").out
+
+    assert "\\x1b[2J" in shown
+    assert "a\\x07bell" in shown
+    assert "\x1b" not in shown
+
+
 def test_a_second_put_replaces_the_first_and_frees_its_chunks(
     objects: Objects, large: Path, tmp_path: Path
 ) -> None:

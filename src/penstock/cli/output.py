@@ -190,7 +190,12 @@ def size(value: object) -> str:
 def listed(values: object) -> str:
     """Give a list's values on one line."""
     assert isinstance(values, list)
-    return ", ".join(str(value) for value in values) or "none"
+    return ", ".join(text(value) for value in values) or "none"
+
+
+def text(value: object) -> str:
+    """Give a text of others so that it cannot play with the terminal."""
+    return printable(str(value).encode("utf-8", "backslashreplace"))
 
 
 def moment(value: object) -> str:

@@ -13,7 +13,17 @@ import typer
 from penstock.cli.arguments import AsJson
 from penstock.cli.connecting import Link, with_options, with_server
 from penstock.cli.jetstream import Force, check_name, jetstream, make_sure, naming
-from penstock.cli.output import Column, Output, count, listed, make_output, moment, size, yes_or_no
+from penstock.cli.output import (
+    Column,
+    Output,
+    count,
+    listed,
+    make_output,
+    moment,
+    size,
+    text,
+    yes_or_no,
+)
 from penstock.cli.stream_options import StorageKind, StreamWish
 from penstock.config.durations import format_duration
 from penstock.errors import UsageError
@@ -55,8 +65,8 @@ def when(value: object) -> str:
 
 
 _CONFIG = [
-    Column("name", "name"),
-    Column("description", "description"),
+    Column("name", "name", text),
+    Column("description", "description", text),
     Column("subjects", "subjects", listed),
     Column("storage", "storage"),
     Column("retention", "retention"),
@@ -90,7 +100,7 @@ _STATE = [
     Column("consumer_count", "consumers", count),
 ]
 _LIST = [
-    Column("name", "name"),
+    Column("name", "name", text),
     Column("subjects", "subjects", listed),
     Column("storage", "storage"),
     Column("messages", "messages", count, right=True),
@@ -174,7 +184,10 @@ def info(
         found = dict(streams.subjects(name, subjects)) if subjects is not None else None
     output = show_stream(told, as_json=as_json)
     if found is not None:
-        columns = [Column("subject", "subject"), Column("messages", "messages", count, right=True)]
+        columns = [
+            Column("subject", "subject", text),
+            Column("messages", "messages", count, right=True),
+        ]
         rows = [{"subject": each, "messages": number} for each, number in found.items()]
         output.rows("subjects", columns, rows)
     output.finish()
@@ -199,7 +212,7 @@ def ls(
     output = make_output(as_json=as_json)
     if names:
         for each in infos:
-            output.say(each["config"]["name"])
+            output.say(text(each["config"]["name"]))
         output.facts({"streams": [each["config"]["name"] for each in infos]}, [])
     else:
         output.rows("streams", _LIST, [_row(each) for each in infos])

@@ -79,7 +79,8 @@ class Courier:
         """Send the messages from `cursor` on to `target`; tell why it came to an end.
 
         At most `count_max` messages with a size of `bytes_max` together (-1: any), but a first one
-        whatever its size if it `first_goes`; none above `until`. `consumer_seq` is that of the first;
-        `num_pending` counts what is wanted from `cursor` on. What is sent is noted as `pending`.
+        whatever its size if it `first_goes`; none above `until`. `consumer_seq` is that of the
+        first; `num_pending` counts what is wanted from `cursor` on. What is sent is noted as
+        `pending`.
         """
         ...

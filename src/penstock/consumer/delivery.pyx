@@ -1,7 +1,7 @@
 """From records to receivers: the per-message half of delivery.
 
-A courier writes messages as they lie in the store into the outboxes of whoever listens to a subject.
-Receivers see the subject that a message was stored under, and a reply subject that acknowledges it.
+A courier writes messages as they lie in the store into the outboxes of whoever listens to a
+subject. Receivers see the subject that a message was stored under, and a reply subject that acknowledges it.
 A run sends many messages of a stream to one subject, and notes each as pending; it costs no Python
 object per message.
 
@@ -111,8 +111,9 @@ cdef class Courier:
         """Send the messages from `cursor` on to `target`; tell why it came to an end.
 
         At most `count_max` messages with a size of `bytes_max` together (-1: any), but a first one
-        whatever its size if it `first_goes`; none above `until`. `consumer_seq` is that of the first;
-        `num_pending` counts what is wanted from `cursor` on. What is sent is noted as `pending`.
+        whatever its size if it `first_goes`; none above `until`. `consumer_seq` is that of the
+        first; `num_pending` counts what is wanted from `cursor` on. What is sent is noted as
+        `pending`.
         """
         cdef Matches found = self.sublist.match(target, len(target))
         cdef Frame frame

@@ -1,9 +1,9 @@
 """What a consumer delivered and nobody has acknowledged, and when each is due again.
 
-Deliveries lie packed in the order of the stream, which is the order in which they were made for the
-first time. Most are acknowledged in time: these wait in that order, which is also the order of their
-deadlines, and cost nothing more. Only what was delivered again, put off or asked for is kept in a
-heap by its deadline.
+Deliveries lie packed in the order of the stream, which is the order in which they were made for
+the first time. Most are acknowledged in time: these wait in that order, which is also the order of
+their deadlines, and cost nothing more. Only what was delivered again, put off or asked for is kept
+in a heap by its deadline.
 
 What always holds: a message that waits to be delivered again (`queued`) has no deadline; every
 other one has; the count of deliveries of a message is one more than `redelivered` tells.

@@ -26,6 +26,7 @@ from penstock.documents.times import timestamp
 from penstock.errors import UsageError
 from penstock.limits import RECOVERY_THREADS_MAX
 from penstock.net.connection import Connection
+from penstock.net.memory import trim_heap
 from penstock.routing.sublist import Sublist
 from penstock.security.identifiers import UniqueIds
 from penstock.server.jetstream_doors import Door
@@ -191,6 +192,9 @@ class JetStreamService:
             self.log("WRN", warning)
         announce(self.resources, self.options, lambda line: self.log("INF", line))
         self.serve_accounts()
+        if any(account.streams for account in self.accounts.values()):
+            # The blocks that were read while opening lay in the heaps of several threads.
+            trim_heap()
         self._links.start(self.loop)
         took_ns = self.clock.monotonic_ns() - self._started_ns
         self.log("INF", f"Took {format_duration(took_ns)} to start JetStream")

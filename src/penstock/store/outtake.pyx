@@ -1,8 +1,9 @@
-"""The quick way out: message after message from a place in the stream, without a Python object each.
+"""The quick way out: message after message from a place in the stream, no Python object for each.
 
 `begin` finds the place and `next` gives one wanted message after another, up to a sequence, as they
-lie in their records; `end` lets go of the store. Records that lie behind each other are read many at
-a time. What is not plainly there, an envelope or a damaged record, is left to the store's `load`.
+lie in their records; `end` lets go of the store. Records that lie behind each other are read many
+at a time. What is not plainly there, an envelope or a damaged record, is left to the store's
+`load`.
 
 What always holds: every record is verified before it is given: checksum, place and sequence. The
 store may be added to and messages may be removed between two calls of `next`, in the same thread.

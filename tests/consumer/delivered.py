@@ -20,6 +20,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from typing_extensions import override
+
 from tests.support.nats_client import Delivery, NatsClient
 
 _ACK_TIME = re.compile(r"(\$JS\.ACK\.[^ ]+\.\d+\.\d+\.\d+)\.\d{16,19}\b")
@@ -29,6 +31,9 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 _DURATION = re.compile(r'("(?:ack_time|pause_remaining)": ?)\d+')
 
 Story = Callable[["Life"], None]
+
+MS = 1_000_000
+SECOND = 1_000 * MS
 
 
 class Life(NatsClient):
@@ -40,6 +45,11 @@ class Life(NatsClient):
         self.lines: list[str] = []
         self.replies: list[str] = []
         """Of the messages that were taken."""
+
+        self._has_consumer = False
+        self._is_pending_sure = True
+        """Of what comes in while a consumer is there, the real server counts some a little later
+        as pending."""
 
         self._pulls = 0
         self._pin = ""
@@ -97,9 +107,16 @@ class Life(NatsClient):
             assert b'"seq"' in self.next_delivery().payload
 
     def consumer(self, name: str = "C", **config: Any) -> None:
+        self._has_consumer = True
         config = {"durable_name": name, "ack_policy": "explicit"} | config
         fields = {"stream_name": self.stream_name, "config": config}
         self.ask(f"CONSUMER.CREATE.{self.stream_name}.{name}", **fields)
+
+    def filled(self, *tokens: str, **config: Any) -> None:
+        """Make a stream with messages, and a consumer."""
+        self.stream()
+        self.publish_all(*(tokens or ("a", "b", "a", "c", "b")))
+        self.consumer(**config)
 
     def pull(self, request: bytes | int | dict[str, Any] = 1, name: str = "C") -> str:
         """Ask for messages; give where they will come."""
@@ -111,8 +128,17 @@ class Life(NatsClient):
         self.publish(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream_name}.{name}", body, reply=reply)
         return reply
 
-    def take(self, count: int = 1, *, with_pending: bool = True) -> None:
-        """Wait for messages, and note them, with or without how many were pending."""
+    @override
+    def publish(
+        self, subject: str, payload: bytes = b"", *, headers: bytes = b"", reply: str = ""
+    ) -> None:
+        """Publish without waiting."""
+        if self._has_consumer and subject.startswith(f"{self.stream_name}."):
+            self._is_pending_sure = False
+        super().publish(subject, payload, headers=headers, reply=reply)
+
+    def take(self, count: int = 1) -> None:
+        """Wait for messages, and note them."""
         for _ in range(count):
             found = self.next_delivery()
             if found.reply.startswith("$JS.ACK."):
@@ -122,7 +148,9 @@ class Life(NatsClient):
                 self._pin = pinned[1]
             body = found.payload.decode("utf-8", "replace")
             where = "" if self._target == "_IN" else f"{self._target}: "
-            reply = found.reply if with_pending else found.reply.rpartition(".")[0]
+            reply = found.reply
+            if reply.startswith("$JS.ACK.") and not self._is_pending_sure:
+                reply = reply.rpartition(".")[0]
             self.note(f"{where}{found.subject} {reply} {headers!r} {body[:400]}")
             self._last = found
 

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.consumer.delivered import Life, Story
-
-MS = 1_000_000
-SECOND = 1_000 * MS
-
-
-def filled(life: Life, *tokens: str, **config: Any) -> None:
-    """A stream with messages, and a consumer."""
-    life.stream()
-    life.publish_all(*(tokens or ("a", "b", "a", "c", "b")))
-    life.consumer(**config)
-
+from tests.consumer.delivered import MS, SECOND, Life, Story
 
 # Pulling
 
 
 def pulls_one_after_another(life: Life) -> None:
-    filled(life)
+    life.filled()
     for _ in range(3):
         life.pull()
         life.take()
@@ -30,7 +19,7 @@ def pulls_one_after_another(life: Life) -> None:
 
 
 def pulls_a_batch(life: Life) -> None:
-    filled(life)
+    life.filled()
     life.pull(4)
     life.take(4)
     life.info()
@@ -43,7 +32,7 @@ def pulls_a_batch(life: Life) -> None:
 
 
 def pulls_without_acknowledging(life: Life) -> None:
-    filled(life, ack_policy="none")
+    life.filled(ack_policy="none")
     life.pull(3)
     life.take(3)
     life.info()
@@ -53,11 +42,11 @@ def pulls_without_acknowledging(life: Life) -> None:
 
 
 def pulls_with_odd_bodies(life: Life) -> None:
-    filled(life)
+    life.filled()
     for body in (b"", b"0", b"-3", b"  2 ", b"x", b"1x", b'{"batch":0}', b'{"batch":-1}'):
         life.publish_all("a", "a")
         life.pull(body)
-        life.take(2 if b"2" in body else 1, with_pending=False)
+        life.take(2 if b"2" in body else 1)
     for body in (
         b"{",
         b'{"batch":"1"}',
@@ -74,12 +63,12 @@ def pulls_with_odd_bodies(life: Life) -> None:
         life.pull(body)
         life.take()
     life.pull(b'{"batch":1,"bogus":true}')
-    life.take(with_pending=False)
+    life.take()
     life.info()
 
 
 def pulls_without_waiting(life: Life) -> None:
-    filled(life)
+    life.filled()
     life.pull({"batch": 3, "no_wait": True})
     life.take(3)
     life.pull({"batch": 10, "no_wait": True})
@@ -92,7 +81,7 @@ def pulls_without_waiting(life: Life) -> None:
 
 
 def pulls_one_shot_that_waits(life: Life) -> None:
-    filled(life, "a")
+    life.filled("a")
     life.pull({"batch": 10, "no_wait": True, "expires": 5 * SECOND})
     life.take(2)
     life.pull({"batch": 10, "no_wait": True, "expires": 5 * SECOND})
@@ -102,7 +91,7 @@ def pulls_one_shot_that_waits(life: Life) -> None:
 
 
 def pulls_time_out(life: Life) -> None:
-    filled(life, "a")
+    life.filled("a")
     life.pull({"batch": 5, "expires": 150 * MS})
     life.take(2)
     life.pull({"batch": 7, "max_bytes": 1000, "expires": 100 * MS})
@@ -111,7 +100,7 @@ def pulls_time_out(life: Life) -> None:
 
 
 def pulls_with_heartbeats(life: Life) -> None:
-    filled(life, "a")
+    life.filled("a")
     life.pull({"batch": 5, "expires": 550 * MS, "idle_heartbeat": 200 * MS})
     life.take(4)
     life.info()
@@ -134,7 +123,7 @@ def pulls_by_bytes(life: Life) -> None:
 
 
 def pulls_beyond_limits(life: Life) -> None:
-    filled(life, max_batch=5, max_expires=SECOND, max_bytes=1000)
+    life.filled(max_batch=5, max_expires=SECOND, max_bytes=1000)
     life.pull(6)
     life.take()
     life.pull({"batch": 1, "expires": 2 * SECOND})
@@ -175,7 +164,7 @@ def pulls_take_turns(life: Life) -> None:
     life.info()
     for token in "abcdefghi":
         life.publish(f"{life.stream_name}.{token}", token.encode())
-    life.take(9, with_pending=False)
+    life.take(9)
     life.info()
 
 
@@ -214,7 +203,7 @@ def pulls_of_a_push_consumer(life: Life) -> None:
 
 
 def acknowledges_in_every_form(life: Life) -> None:
-    filled(life, *"abcdefgh")
+    life.filled(*"abcdefgh")
     life.pull(8)
     life.take(8)
     for place, body in enumerate(
@@ -228,7 +217,7 @@ def acknowledges_in_every_form(life: Life) -> None:
 
 
 def asks_for_more_with_an_acknowledgement(life: Life) -> None:
-    filled(life, *"abcdef")
+    life.filled(*"abcdef")
     life.pull()
     life.take()
     life.publish(life.replies[0], b"+NXT", reply="_IN.n1")
@@ -241,7 +230,7 @@ def asks_for_more_with_an_acknowledgement(life: Life) -> None:
 
 
 def naks(life: Life) -> None:
-    filled(life, *"abc")
+    life.filled(*"abc")
     life.pull(2)
     life.take(2)
     life.ack(0, b"-NAK")
@@ -255,7 +244,7 @@ def naks(life: Life) -> None:
 
 
 def naks_with_delays(life: Life) -> None:
-    filled(life, *"ab", ack_wait=60 * SECOND)
+    life.filled(*"ab", ack_wait=60 * SECOND)
     life.pull(2)
     life.take(2)
     life.pull(3)
@@ -269,7 +258,7 @@ def naks_with_delays(life: Life) -> None:
 
 
 def acknowledges_too_late(life: Life) -> None:
-    filled(life, "a", ack_wait=100 * MS)
+    life.filled("a", ack_wait=100 * MS)
     life.pull(2)
     life.take(2)
     life.ack(0)
@@ -277,7 +266,7 @@ def acknowledges_too_late(life: Life) -> None:
 
 
 def delivers_again_in_order(life: Life) -> None:
-    filled(life, *"abcde", ack_wait=200 * MS)
+    life.filled(*"abcde", ack_wait=200 * MS)
     life.pull(5)
     life.take(5)
     life.ack(1)
@@ -290,7 +279,7 @@ def delivers_again_in_order(life: Life) -> None:
 
 
 def works_on(life: Life) -> None:
-    filled(life, "a", "b", ack_wait=400 * MS)
+    life.filled("a", "b", ack_wait=400 * MS)
     life.pull(2)
     life.take(2)
     life.pull(2)
@@ -300,7 +289,7 @@ def works_on(life: Life) -> None:
 
 
 def backs_off(life: Life) -> None:
-    filled(life, "a", max_deliver=4, backoff=[50 * MS, 100 * MS, 150 * MS])
+    life.filled("a", max_deliver=4, backoff=[50 * MS, 100 * MS, 150 * MS])
     life.listen("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>")
     life.pull(10)
     life.take(5)
@@ -308,7 +297,7 @@ def backs_off(life: Life) -> None:
 
 
 def gives_up(life: Life) -> None:
-    filled(life, "a", "b", max_deliver=2, ack_wait=100 * MS)
+    life.filled("a", "b", max_deliver=2, ack_wait=100 * MS)
     life.listen("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>")
     life.pull(10)
     life.take(2)
@@ -320,7 +309,7 @@ def gives_up(life: Life) -> None:
 
 
 def gives_up_after_one(life: Life) -> None:
-    filled(life, "a", "b", max_deliver=1, ack_wait=100 * MS)
+    life.filled("a", "b", max_deliver=1, ack_wait=100 * MS)
     life.listen("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>")
     life.pull(10)
     life.take(4)
@@ -328,7 +317,7 @@ def gives_up_after_one(life: Life) -> None:
 
 
 def gives_up_on_naks(life: Life) -> None:
-    filled(life, "a", "b", max_deliver=2)
+    life.filled("a", "b", max_deliver=2)
     life.listen("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>")
     life.pull(10)
     life.take(2)
@@ -340,7 +329,7 @@ def gives_up_on_naks(life: Life) -> None:
 
 
 def tells_of_naks_and_ends(life: Life) -> None:
-    filled(life, *"abc")
+    life.filled(*"abc")
     life.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED.>")
     life.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>")
     life.pull(2)
@@ -355,7 +344,7 @@ def tells_of_naks_and_ends(life: Life) -> None:
 
 
 def samples(life: Life) -> None:
-    filled(life, *"abcd", sample_freq="100%")
+    life.filled(*"abcd", sample_freq="100%")
     life.listen("$JS.EVENT.METRIC.CONSUMER.ACK.>")
     life.pull(2)
     life.take(2)
@@ -367,7 +356,7 @@ def samples(life: Life) -> None:
 
 
 def acknowledges_all(life: Life) -> None:
-    filled(life, *"abcdef", ack_policy="all")
+    life.filled(*"abcdef", ack_policy="all")
     life.pull(4)
     life.take(4)
     life.ack(2)
@@ -381,7 +370,7 @@ def acknowledges_all(life: Life) -> None:
 
 
 def acknowledges_what_was_never_delivered(life: Life) -> None:
-    filled(life, *"abc")
+    life.filled(*"abc")
     life.pull(1)
     life.take()
     name = life.stream_name
@@ -401,7 +390,7 @@ def acknowledges_what_was_never_delivered(life: Life) -> None:
 
 
 def holds_as_many_as_it_may(life: Life) -> None:
-    filled(life, *"abcde", max_ack_pending=2)
+    life.filled(*"abcde", max_ack_pending=2)
     life.pull(10)
     life.take(2)
     life.info()
@@ -478,7 +467,7 @@ def delivers_headers(life: Life) -> None:
 
 
 def looks_again_when_messages_are_purged(life: Life) -> None:
-    filled(life, *"abcdef")
+    life.filled(*"abcdef")
     life.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>")
     life.pull(2)
     life.take(2)
@@ -491,7 +480,7 @@ def looks_again_when_messages_are_purged(life: Life) -> None:
 
 
 def keeps_its_place_when_all_is_purged(life: Life) -> None:
-    filled(life, *"abc")
+    life.filled(*"abc")
     life.ask(f"STREAM.PURGE.{life.stream_name}")
     life.info()
     life.publish_all("d")
@@ -501,7 +490,7 @@ def keeps_its_place_when_all_is_purged(life: Life) -> None:
 
 
 def rests(life: Life) -> None:
-    filled(life, *"ab")
+    life.filled(*"ab")
     name = life.stream_name
     life.ask(f"CONSUMER.PAUSE.{name}.C", pause_until="2101-01-01T00:00:00Z")
     life.info()

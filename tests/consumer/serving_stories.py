@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tests.consumer.delivered import Life, Story
-from tests.consumer.delivery_stories import MS, SECOND, filled
-
+from tests.consumer.delivered import MS, SECOND, Life, Story
 
 # Retention
 
@@ -34,7 +32,7 @@ def keeps_what_is_of_interest(life: Life) -> None:
     life.publish_all(*"abc")
     life.state()
     life.pull(3, "all")
-    life.take(3, with_pending=False)
+    life.take(3)
     life.ack(0)
     life.ack(1)
     life.state()
@@ -171,11 +169,11 @@ def serves_by_priority(life: Life) -> None:
     life.until_waiting(3)
     for token in "abcdef":
         life.publish(f"{life.stream_name}.{token}", token.encode())
-    life.take(6, with_pending=False)
+    life.take(6)
 
 
 def serves_groups_rightly_asked_for(life: Life) -> None:
-    filled(life, priority_policy="overflow", priority_groups=["G"])
+    life.filled(priority_policy="overflow", priority_groups=["G"])
     for request in (
         {"batch": 1, "no_wait": True},
         {"batch": 1, "group": "H"},
@@ -192,12 +190,12 @@ def serves_groups_rightly_asked_for(life: Life) -> None:
 
 
 def serves_an_overflow(life: Life) -> None:
-    filled(life, "a", "b", priority_policy="overflow", priority_groups=["G"])
+    life.filled("a", "b", priority_policy="overflow", priority_groups=["G"])
     life.pull({"batch": 5, "group": "G", "min_pending": 4, "expires": 60 * SECOND})
     life.until_waiting(1)
     life.publish(f"{life.stream_name}.c", b"x")
     life.publish(f"{life.stream_name}.d", b"x")
-    life.take(with_pending=False)
+    life.take()
     life.info()
     life.pull({"batch": 5, "group": "G", "min_ack_pending": 1, "no_wait": True})
     life.take()
@@ -207,8 +205,7 @@ def serves_an_overflow(life: Life) -> None:
 
 
 def serves_whoever_holds_the_pin(life: Life) -> None:
-    filled(
-        life,
+    life.filled(
         *"abcd",
         priority_policy="pinned_client",
         priority_groups=["G"],
@@ -237,7 +234,7 @@ def serves_whoever_holds_the_pin(life: Life) -> None:
 
 
 def starts_over(life: Life) -> None:
-    filled(life, *"abcd")
+    life.filled(*"abcd")
     life.pull(3)
     life.take(3)
     life.ack(0)
@@ -260,10 +257,11 @@ def starts_over(life: Life) -> None:
 
 
 def changes_while_it_delivers(life: Life) -> None:
-    filled(life, *"abcd", max_ack_pending=1)
-    life.pull(3)
+    life.filled(*"abcd", max_ack_pending=1)
+    life.pull(1)
     life.take()
     life.consumer(max_ack_pending=5)
+    life.pull(2)
     life.take(2)
     life.consumer(max_ack_pending=5, filter_subject=f"{life.stream_name}.x")
     life.info()
@@ -274,7 +272,7 @@ def changes_while_it_delivers(life: Life) -> None:
 
 
 def loses_what_is_deleted(life: Life) -> None:
-    filled(life, *"abc")
+    life.filled(*"abc")
     life.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>")
     life.pull(2)
     life.take(2)

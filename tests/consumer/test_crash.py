@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from penstock.testing.servers import ServerProcess, server_process
-from tests.consumer.delivered import Life
+from tests.consumer.delivered import MS, Life
 from tests.support.nats_client import Delivery
-
-MS = 1_000_000
 
 
 def _next(life: Life, subject: str) -> Delivery:

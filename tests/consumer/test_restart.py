@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.testing.servers import ServerProcess, server_process
-from tests.consumer.delivered import Life
-
-MS = 1_000_000
+from tests.consumer.delivered import MS, Life
 
 
 def _end(server: ServerProcess, *, kill: bool) -> None:
@@ -76,6 +74,8 @@ def test_a_damaged_consumer_stays_offline_and_disturbs_nobody(tmp_path: Path) ->
         life.publish_all("a")
         life.consumer("good")
         life.consumer("bad")
+        life.pull(1, "bad")
+        life.take()
     first.stop()
     (state,) = tmp_path.glob("**/consumers/bad/state")
     state.write_bytes(b"\xff" * 40)

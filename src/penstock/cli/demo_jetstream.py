@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import itertools
 import json
 import os
 import signal
@@ -154,21 +155,23 @@ async def _publish_until_killed(stage: Stage, server: BenchServer, shop: Shop) -
     async def note_error(error: Exception) -> None:
         stage.say(f"the client is told: {error}")
 
-    sent = READ_EVENTS
+    published: list[asyncio.Future[PubAck]] = []
     async with _connected(
         server.url, allow_reconnect=False, closed_cb=note_close, error_cb=note_error
     ) as jetstream:
-        while len(shop.acked) < ACKED_BEFORE_KILL and sent < EVENTS - IN_FLIGHT:
-            sent += 1
-            await shop.publish(jetstream, sent)
-        for _ in range(IN_FLIGHT // 2):
-            sent += 1
-            await shop.publish(jetstream, sent)
+        numbers = iter(range(READ_EVENTS + 1, EVENTS + 1))
+        for number in numbers:
+            published.append(await shop.publish(jetstream, number))
+            if len(shop.acked) >= ACKED_BEFORE_KILL:
+                break
+        burst = itertools.islice(numbers, IN_FLIGHT // 2)
+        published += [await shop.publish(jetstream, number) for number in burst]
         # The client writes them when the loop turns: the server is then in the middle of its work.
         await asyncio.sleep(0)
         os.kill(server.pid, signal.SIGKILL)
         # Acknowledgements that were under way count: the server gave its word.
         await asyncio.wait_for(closed.wait(), WAIT_S)
+    sent = READ_EVENTS + len(published)
     stage.check(
         len(shop.acked) >= ACKED_BEFORE_KILL,
         f"killed: {count(len(shop.acked))} of {count(sent)} events were acknowledged",

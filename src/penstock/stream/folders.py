@@ -25,7 +25,7 @@ from penstock.documents.encoding import encode
 from penstock.documents.shapes import Int
 from penstock.documents.times import Instant
 from penstock.errors import InvalidDocument, StreamOffline
-from penstock.store.vfs import FileSystem, remove_tree, write_atomically
+from penstock.store.vfs import TEMPORARY_SUFFIX, FileSystem, remove_tree, write_atomically
 from penstock.stream.config import StreamConfig
 from penstock.stream.versioning import API_LEVEL, REQUIRED_LEVEL_KEY, is_supported
 
@@ -105,8 +105,8 @@ class StreamFolder(msgspec.Struct, frozen=True):
         """Make the folder of a stream that is still to come: until it is written, it is none."""
         self.files.make_dirs(self.path)
         path = os.path.join(self.path, REMOVED_NAME)
-        write_atomically(self.files, path, b"{}", unique=self.unique())
-        self.files.sync_dir(os.path.dirname(self.path))
+        # The store, when it is made, syncs the folder: what is durable of it, this is too.
+        write_atomically(self.files, path, b"{}", unique=self.unique(), durable=False)
 
     def end_reservation(self) -> None:
         """The stream was written; what said that it is none goes."""
@@ -120,14 +120,14 @@ class StreamFolder(msgspec.Struct, frozen=True):
             self.files.sync_dir(self.path)
 
     def finish_removal(self) -> bool:
-        """Remove what is left of a stream whose removal had begun; tell whether it was so."""
-        document, removed = (
-            self.files.exists(os.path.join(self.path, name))
-            for name in (DOCUMENT_NAME, REMOVED_NAME)
+        """Remove what is left of a stream that is none; tell whether it was so."""
+        names = self.files.list_names(self.path)
+        is_none = DOCUMENT_NAME not in names and (
+            REMOVED_NAME in names or all(name.endswith(TEMPORARY_SUFFIX) for name in names)
         )
-        if removed and not document:
+        if is_none:
             self.remove()
-        return removed and not document
+        return is_none
 
     def remove(self) -> None:
         """Remove the stream and all that it has."""

@@ -270,7 +270,7 @@ BATCH_ID_BYTES_MAX = 64
 """A batch's id: the reference server's bound."""
 
 FAST_BATCHES_PER_STREAM_MAX = 1000
-"""Fast batches of one stream at once: the reference server's bound. One costs some hundred bytes."""
+"""Fast batches of one stream at once: the reference's bound. One costs some hundred bytes."""
 
 FAST_BATCHES_PER_SERVER_MAX = 50_000
 """The same of all streams together."""
@@ -321,8 +321,9 @@ DELIVERY_TURN_MESSAGES = 2_000
 """Messages that one consumer delivers before others get their turn: about two milliseconds."""
 
 CONSUMER_STATE_INTERVAL_S = 0.1
-"""How long a consumer's progress may be behind on disk. What was delivered or acknowledged within
-it and was not confirmed is delivered again after a crash."""
+"""How long a consumer's progress may be behind on disk, or four times what the last write took, if
+that is longer. What was delivered or acknowledged within it and was not confirmed is delivered
+again after a crash."""
 
 FLOW_WINDOW_BYTES_MAX = 32 * MIB
 """Bytes that a consumer with flow control sends ahead of what its client has confirmed: the

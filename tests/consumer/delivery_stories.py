@@ -312,7 +312,8 @@ def gives_up_after_one(life: Life) -> None:
     life.filled("a", "b", max_deliver=1, ack_wait=100 * MS)
     life.listen("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>")
     life.pull(10)
-    life.take(4)
+    life.take(2)
+    life.take_unordered(2)
     life.info()
 
 

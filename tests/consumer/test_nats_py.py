@@ -221,6 +221,7 @@ def test_a_value_expires(server: ServerProcess) -> None:
     run(server, program)
 
 
+@pytest.mark.slow
 def test_a_large_object_comes_back_as_it_was(server: ServerProcess) -> None:
     async def program(client: Client, js: JetStreamContext) -> None:
         store = await js.create_object_store("films")

@@ -1,9 +1,9 @@
 """From records to receivers: the per-message half of delivery.
 
 A courier writes messages as they lie in the store into the outboxes of whoever listens to a
-subject. Receivers see the subject that a message was stored under, and a reply subject that acknowledges it.
-A run sends many messages of a stream to one subject, and notes each as pending; it costs no Python
-object per message.
+subject. Receivers see the subject that a message was stored under, and a reply subject that
+acknowledges it. A run sends many messages of a stream to one subject, and notes each as pending; it
+costs no Python object per message.
 
 What always holds: a message counts as sent, is noted and passed, only if somebody took it.
 
@@ -107,7 +107,8 @@ cdef class Courier:
 
     def run(self, Outtake outtake not None, bytes target not None, SubjectFilter subjects, *,
             uint64_t cursor, uint64_t until, int64_t count_max, int64_t bytes_max,
-            bint first_goes, uint64_t consumer_seq, uint64_t num_pending, Pending pending not None, int64_t now_ns):
+            bint first_goes, uint64_t consumer_seq, uint64_t num_pending,
+            Pending pending not None, int64_t now_ns):
         """Send the messages from `cursor` on to `target`; tell why it came to an end.
 
         At most `count_max` messages with a size of `bytes_max` together (-1: any), but a first one

@@ -85,6 +85,9 @@ class StateKeeper:
         self._timer: asyncio.TimerHandle | None = None
         self._writing: Future[None] | None = None
         self._is_urgent = False
+        self._began_s = 0.0
+        self._pause_s = CONSUMER_STATE_INTERVAL_S
+        """Between two writes that nobody waits for."""
 
     def mark(self, consumer: Remembered, then: Callable[[], None] | None = None) -> None:
         """Have a consumer's progress written; call `then` when it is on stable storage."""
@@ -99,7 +102,7 @@ class StateKeeper:
                 self._is_urgent = True
                 self._loop().call_soon(self._begin)
         elif self._timer is None:
-            self._timer = self._loop().call_later(CONSUMER_STATE_INTERVAL_S, self._begin)
+            self._timer = self._loop().call_later(self._pause_s, self._begin)
 
     def forget(self, consumer: Remembered) -> None:
         """Write nothing more of a consumer that is going to be removed, nor be writing it."""
@@ -120,8 +123,9 @@ class StateKeeper:
             for consumer, callbacks in marked.items()
             if (folder := consumer.folder) is not None
         ]
-        self._writing = self._thread.submit(self._write, work)
         loop = self._loop()
+        self._began_s = loop.time()
+        self._writing = self._thread.submit(self._write, work)
         self._writing.add_done_callback(lambda done: loop.call_soon_threadsafe(self._end, done))
 
     def _write(self, work: list[tuple[ConsumerFolder, Snapshot, list[Callable[[], None]]]]) -> None:
@@ -138,10 +142,13 @@ class StateKeeper:
     def _end(self, done: Future[None]) -> None:
         if self._writing is done:
             self._writing = None
+            # Many pending messages take long to write: most of the time is for delivering.
+            took_s = self._loop().time() - self._began_s
+            self._pause_s = max(CONSUMER_STATE_INTERVAL_S, took_s * 4)
         if any(self._marked.values()):
             self._begin()
         elif self._marked and self._timer is None:
-            self._timer = self._loop().call_later(CONSUMER_STATE_INTERVAL_S, self._begin)
+            self._timer = self._loop().call_later(self._pause_s, self._begin)
 
     def settle(self, consumer: Remembered) -> None:
         """Write a consumer's progress now, if it is marked, before returning."""

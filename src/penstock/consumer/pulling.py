@@ -87,7 +87,11 @@ class PullOutlet:
         self._waiting.add(request)
         self._one_shots += request.is_one_shot
         self._note_due(request)
-        self._consumer.pump()
+        if self._policy is PriorityPolicy.PRIORITIZED:
+            # Of requests that come together, the first in rank is to be served first.
+            self._consumer.pump_soon()
+        else:
+            self._consumer.pump()
 
     def _check_room(self, request: Waiting, now_ns: int) -> None:
         """See whether a request may wait; raises RequestRefused."""

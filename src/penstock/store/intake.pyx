@@ -15,7 +15,6 @@ else may go on reading.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from penstock.store.block_account cimport Block
-from penstock.store.ledger cimport Ledger
 
 from penstock.format.envelope import Cipher, Compression
 from penstock.limits import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX, SUBJECT_BYTES_MAX

@@ -12,7 +12,7 @@ One thread: whoever owns the stream. The store's lock is held from `begin` to `e
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
 from penstock.format.block_index cimport Entry
 from penstock.format.record cimport (

@@ -111,6 +111,13 @@ class Sizes:
     subscriptions: int
     """Of which one server has so many at once."""
 
+    gotten_subjects: int
+    """Subjects of the stream whose messages are gotten by subject."""
+
+    restarted: int
+    restarted_streams: int
+    stream_subjects: int
+
 
 FULL = Sizes(
     "full",
@@ -131,6 +138,10 @@ FULL = Sizes(
     idle_subscriptions=100_000,
     open_connections=5_000,
     subscriptions=1_000_000,
+    gotten_subjects=1_000_000,
+    restarted=10_000_000,
+    restarted_streams=100,
+    stream_subjects=5_000_000,
 )
 QUICK = Sizes(
     "quick",
@@ -151,6 +162,10 @@ QUICK = Sizes(
     idle_subscriptions=20_000,
     open_connections=500,
     subscriptions=100_000,
+    gotten_subjects=50_000,
+    restarted=500_000,
+    restarted_streams=100,
+    stream_subjects=200_000,
 )
 TINY = Sizes(
     "tiny",
@@ -171,6 +186,10 @@ TINY = Sizes(
     idle_subscriptions=50,
     open_connections=5,
     subscriptions=500,
+    gotten_subjects=500,
+    restarted=2_000,
+    restarted_streams=4,
+    stream_subjects=1_000,
 )
 SIZES = {sizes.name: sizes for sizes in (FULL, QUICK, TINY)}
 

@@ -27,6 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    jetstream_publish,
+    jetstream_restart,
     server_memory,
     server_throughput,
     store_append,
@@ -56,6 +58,8 @@ BENCHES: dict[str, Callable[[Sizes, Path], list[Row]]] = {
     "workloads": store_workloads.run,
     "server": server_throughput.run,
     "server-memory": server_memory.run,
+    "jetstream": jetstream_publish.run,
+    "jetstream-restart": jetstream_restart.run,
 }
 
 

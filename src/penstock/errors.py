@@ -9,6 +9,8 @@ it.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 
 class PenstockError(Exception):
     """Everything that Penstock raises on purpose."""
@@ -118,6 +120,51 @@ class StoreLocked(StoreError):
         self.pid = pid
 
 
+class ErrorCode(NamedTuple):
+    """One entry of the table `penstock.error_codes`."""
+
+    code: int
+    err_code: int
+    description: str
+
+
+class ApiError(PenstockError):
+    """What JetStream refuses, with a code of `penstock.error_codes`.
+
+        raise ApiError(error_codes.STREAM_WRONG_LAST_SEQUENCE, seq=5)
+
+    `values` fill the placeholders of the entry's text, every one of them.
+    """
+
+    def __init__(self, entry: ErrorCode, **values: object) -> None:
+        description = entry.description.format_map(values)
+        super().__init__(f"{description} ({entry.err_code})")
+        self.code = entry.code
+        self.err_code = entry.err_code
+        self.description = description
+
+    def document(self) -> dict[str, int | str]:
+        """Give it as it stands in an answer."""
+        return {"code": self.code, "err_code": self.err_code, "description": self.description}
+
+
+class RequestRefused(PenstockError):
+    """A request for messages that cannot be met; `status` and `reason` are the wire's."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(f"{status} {reason}")
+        self.status = status
+        self.reason = reason
+
+
+class InvalidDocument(PenstockError):
+    """JSON from a client that cannot be used; `reason` is in the reference server's words."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class AuthorizationError(PenstockError):
     """A server refused who we said we are; `reason` is what it answered."""
 
@@ -200,4 +247,13 @@ class CannotListen(PenstockError):
         self.what = what
         self.host = host
         self.port = port
+        self.reason = reason
+
+
+class StreamOffline(PenstockError):
+    """A stream on disk that cannot be served; nothing of it is changed."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}; the stream stays offline")
+        self.path = path
         self.reason = reason

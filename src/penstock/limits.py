@@ -212,3 +212,157 @@ BENCH_WAIT_S = 60.0
 
 BENCH_LOG_LINES_KEPT = 100
 """Lines of the log of a server that a bench started: enough to tell why it did not start."""
+
+JSON_DEPTH_MAX = 10_000
+"""Arrays and objects within each other in a request's JSON. The reference server's own bound, so
+that what one refuses the other refuses; a level costs some bytes and no stack."""
+
+STREAM_NAME_LENGTH_MAX = 255
+"""Bytes of a stream's name: it is also the name of a folder."""
+
+DESCRIPTION_BYTES_MAX = 4 * KIB
+"""A description of a stream or consumer; it is kept in memory and sent with every info."""
+
+METADATA_BYTES_MAX = 128 * KIB
+"""Keys and values of a stream's or consumer's metadata together, for the same reason."""
+
+REPLICAS_MAX = 5
+"""Copies of a stream: more cost more than they save, for a group waits for most of them."""
+
+SUBJECT_PAIRS_MAX = 4_000_000
+"""Subjects of one request compared with others, in pairs: about a second's work. Of a stream's own
+subjects only those that begin alike are compared; two thousand patterns under one token come to
+this."""
+
+FEED_MESSAGES_MAX = 512
+"""Messages that a mirror or a source takes from its origin in one go: a few milliseconds, and then
+others get a turn."""
+
+COPIED_MESSAGES_MAX = 8192
+"""The same for messages that are copied from store to store by compiled code."""
+
+FEED_BYTES_MAX = 4 * MIB
+"""Bytes of them: as much as comes in before the next message is not begun."""
+
+FEED_RETRY_S = 2.0
+"""Seconds after which an origin is tried again that could not be read, or whose message the stream
+had no room for: the reference server's own pause."""
+
+BATCH_MESSAGES_MAX = 1000
+"""Messages of an atomic batch: the reference server's bound. They wait in memory until all are
+there."""
+
+BATCHES_PER_STREAM_MAX = 50
+"""Atomic batches of one stream that are not committed yet: the reference server's bound."""
+
+BATCHES_PER_SERVER_MAX = 1000
+"""The same of all streams together."""
+
+BATCH_BYTES_MAX = 256 * MIB
+"""What atomic batches that are not committed may hold in memory, all streams together. With the
+bounds above alone, a few clients could ask for terabytes."""
+
+BATCH_IDLE_NS_MAX = 10 * 1_000_000_000
+"""How long a batch may wait for its next message before it is abandoned: the reference server's
+bound."""
+
+BATCH_ID_BYTES_MAX = 64
+"""A batch's id: the reference server's bound."""
+
+FAST_BATCHES_PER_STREAM_MAX = 1000
+"""Fast batches of one stream at once: the reference's bound. One costs some hundred bytes."""
+
+FAST_BATCHES_PER_SERVER_MAX = 50_000
+"""The same of all streams together."""
+
+MESSAGE_HEADERS_BYTES_MAX = 65_535
+"""The headers of a message that is published to a stream: the reference server's bound."""
+
+API_REQUEST_BYTES_MAX = 1 * MIB
+"""A request to the JetStream API. The largest that means something is a stream with very many
+subjects; reading it holds up everybody else for a good part of a second. Beyond it: bad request."""
+
+STREAM_NAMES_MAX = 1024
+"""Names in one answer, as the reference server has it; clients ask for the rest with an offset."""
+
+STREAM_LIST_MAX = 256
+"""Streams in one answer, as the reference server has it."""
+
+CONSUMER_NAMES_MAX = 1024
+"""Names of consumers in one answer, for the same reason."""
+
+CONSUMER_LIST_MAX = 256
+"""Consumers in one answer, for the same reason."""
+
+STREAM_INFO_SUBJECTS_MAX = 100_000
+"""Subjects in one answer, as the reference server has it."""
+
+DIRECT_SUBJECTS_MAX = 1024
+"""Subjects of one direct get of the last messages of many, as the reference server has it."""
+
+SOURCE_POSITIONS_INTERVAL_S = 10.0
+"""Seconds after which it is written down how far a stream has come in its sources: what was stored
+since is what a restart has to search for marks."""
+
+FORMER_SOURCES_MAX = 1024
+"""Sources that were taken out of a stream and are remembered, should they come back."""
+
+SOURCE_POSITIONS_BYTES_MAX = 16 * MIB
+"""Of the document in which that stands: as many sources as a configuration may have."""
+
+RECOVERY_THREADS_MAX = 8
+"""Stores that are opened at once while a server starts: most of it is waiting for the disk."""
+
+CONSUMER_STATE_BYTES_MAX = 512 * MIB
+"""What a consumer remembers on disk: at some 12 bytes for a pending message, 40 million of them,
+which is more than memory holds."""
+
+DELIVERY_TURN_MESSAGES = 2_000
+"""Messages that one consumer delivers before others get their turn: about two milliseconds."""
+
+CONSUMER_STATE_INTERVAL_S = 0.1
+"""How long a consumer's progress may be behind on disk, or four times what the last write took, if
+that is longer. What was delivered or acknowledged within it and was not confirmed is delivered
+again after a crash."""
+
+FLOW_WINDOW_BYTES_MAX = 32 * MIB
+"""Bytes that a consumer with flow control sends ahead of what its client has confirmed: the
+reference server's own window, of which a new consumer begins with a sixteenth."""
+
+REMOTE_ORIGIN_SILENCE_S = 10.0
+"""Seconds without a word from an origin elsewhere, which has a heartbeat of one, until it is asked
+anew: the reference server's own bound."""
+
+ARCHIVE_NAME_BYTES_MAX = 1 * MIB
+"""The name of an entry of a stream's archive: the reference server's bound."""
+
+ARCHIVE_ENTRY_BYTES_MAX = 128 * MIB
+"""An entry of a stream's archive: a message, or the state of a consumer with very many pending
+messages. It is kept in memory until it is whole."""
+
+SNAPSHOT_IDLE_S_MAX = 5.0
+"""How long a client may pause while a snapshot is sent or restored: the reference server's bound.
+Then it is given up."""
+
+SNAPSHOT_INTEREST_S_MAX = 2.0
+"""How long a snapshot waits for somebody to listen: the reference server's bound."""
+
+SNAPSHOT_PIECE_BYTES = 1 * MIB
+"""Plain bytes of a snapshot that are packed at once."""
+
+RESTORE_QUEUE_BYTES_MAX = 64 * MIB
+"""Pieces of a snapshot that were sent ahead of their acknowledgements. Beyond it the restore is
+given up: a client that keeps to the rules has a few of them under way."""
+
+LINK_LINE_BYTES_MAX = 1 * MIB
+"""A line of another server over a link: its INFO, which grows with its cluster, is the longest."""
+
+LINK_RETRY_S = 2.0
+"""Seconds after which a broken link is made again."""
+
+LINK_SILENCE_S = 20.0
+"""Seconds for a server to log us in over a link, and to answer a PING on it later."""
+
+STORAGE_GRANT_BYTES_MAX = 16 * MIB
+"""What a stream may store before it asks again what its account and the server have left: by so
+much, times the number of streams, a limit can be passed at the most."""

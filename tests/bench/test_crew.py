@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.bench.crew import Crew, Run
-from penstock.bench.plan import Kind, Plan, Target
+from penstock.bench.plan import ANSWERED, STREAMED, Kind, Plan, Storage, Target
 from penstock.client.client import Client
 from penstock.client.credentials import Credentials
 from penstock.errors import BenchFailed
@@ -23,9 +24,12 @@ NO_SUBSCRIBING = (
 
 
 @pytest.fixture(scope="module", params=BOTH)
-def target(request: pytest.FixtureRequest) -> Iterator[Target]:
-    """Give a running server of either kind."""
-    with server_process(request.param) as server:
+def target(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Target]:
+    """Give a running server of either kind, with JetStream."""
+    folder = tmp_path_factory.mktemp("streams")
+    with server_process(request.param, store_dir=folder) as server:
         yield Target(server.url)
 
 
@@ -54,6 +58,9 @@ def children() -> set[int]:
         Plan(Kind.QUEUE, 200_000, 16, publishers=2, subscribers=3),
         Plan(Kind.REQREP, 501, 16, publishers=2, subscribers=2, in_flight=10),
         Plan(Kind.REQREP, 3, 16, in_flight=10),
+        Plan(Kind.JSPUB, 501, 16, publishers=3, in_flight=10, streams=2),
+        Plan(Kind.JSPUB, 501, 16, in_flight=10, storage=Storage.MEMORY, spread=7),
+        Plan(Kind.JSGET, 501, 16, publishers=2, in_flight=10, spread=60),
     ],
     ids=lambda plan: f"{plan.kind}-{plan.messages}-{plan.publishers}-{plan.subscribers}",
 )
@@ -62,7 +69,42 @@ def test_a_run_counts_every_message(crew: Crew, target: Target, plan: Plan) -> N
 
     assert (run.messages, run.payload_bytes) == (plan.counted, plan.counted * plan.size_bytes)
     assert run.seconds > 0
-    assert bool(run.latency_hundredths_ns) == (plan.kind is Kind.REQREP)
+    assert bool(run.latency_hundredths_ns) == (plan.kind in ANSWERED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(STREAMED))
+def test_the_streams_of_a_run_are_gone_when_it_is_over(
+    crew: Crew, target: Target, kind: Kind
+) -> None:
+    crew.run(Plan(kind, 10, 16), target)
+
+    with Client.connect(target.url) as client:
+        names = json.loads(client.request(b"$JS.API.STREAM.NAMES").payload)
+    assert names["total"] == 0
+
+
+@pytest.mark.slow
+def test_a_server_without_jetstream_cannot_have_streams() -> None:
+    with start_server() as server, Crew() as crew, pytest.raises(BenchFailed) as failed:
+        crew.run(Plan(Kind.JSPUB, 10, 16), Target(server.url))
+
+    assert failed.value.what == "jspub"
+    assert "no JetStream" in failed.value.reason
+
+
+@pytest.mark.slow
+def test_a_publish_that_is_refused_fails_the_run(crew: Crew, target: Target) -> None:
+    with Client.connect(target.url) as client:
+        config = b'{"name":"ALL","subjects":["bench.*.0.>"],"max_msgs":1,"discard":"new"}'
+        client.request(b"$JS.API.STREAM.CREATE.ALL", config)
+        try:
+            with pytest.raises(BenchFailed) as failed:
+                crew.run(Plan(Kind.JSPUB, 10, 16, spread=5), target)
+        finally:
+            client.request(b"$JS.API.STREAM.DELETE.ALL")
+
+    assert "subjects overlap" in failed.value.reason
 
 
 @pytest.mark.slow

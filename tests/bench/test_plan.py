@@ -38,7 +38,7 @@ def test_those_who_listen_get_ready_before_those_who_publish(plan: Plan) -> None
     listening = [role in (Role.RECEIVE, Role.ANSWER) for role in roles]
 
     assert listening == sorted(listening, reverse=True)
-    assert sum(listening) == (0 if plan.kind is Kind.PUB else plan.subscribers)
+    assert sum(listening) == (plan.subscribers if plan.has_listeners else 0)
 
 
 @given(PLANS)
@@ -58,6 +58,8 @@ def test_reports_come_before_publishers_run_out_of_leave(plan: Plan) -> None:
         (Kind.FANOUT, 30, 30),
         (Kind.QUEUE, 10, 10),
         (Kind.REQREP, 10, 10),
+        (Kind.JSPUB, 10, 10),
+        (Kind.JSGET, 10, 10),
     ],
 )
 def test_a_rate_is_of_what_arrives_or_else_of_what_is_published(
@@ -83,6 +85,9 @@ GOOD = Plan(Kind.REQREP, 10, 16)
         ("publishers", BENCH_CLIENTS_MAX + 1),
         ("subscribers", 0),
         ("in_flight", 0),
+        ("streams", 0),
+        ("spread", -1),
+        ("spread", BENCH_REQUESTS_MAX + 1),
         ("subject", ""),
         ("subject", "a..b"),
         ("subject", "a.*"),

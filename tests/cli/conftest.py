@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
+from penstock.testing.servers import BOTH, server_process
 from tests.cli.stores import make_store
 
 _HOLD = """
@@ -61,6 +62,16 @@ def run() -> Run:
         return Ran(result.exit_code, result.stdout, result.stderr, result.stdout_bytes)
 
     return penstock
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def jetstream_url(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Give where a server of either kind listens, with JetStream."""
+    folder = tmp_path_factory.mktemp("streams")
+    with server_process(request.param, store_dir=folder) as server:
+        yield server.url
 
 
 @pytest.fixture

@@ -58,6 +58,9 @@ def test_a_bench_prints_a_document_of_the_documented_shape(
         "publishers": publishers,
         "subscribers": subscribers,
         "in_flight": in_flight,
+        "streams": None,
+        "storage": None,
+        "subjects": None,
         "runs": 2,
     }
     assert measured["server"] == f"127.0.0.1:{server.port}"
@@ -120,6 +123,34 @@ def test_two_servers_are_compared_in_one_run(run: Run) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "streams", "storage", "subjects"),
+    [
+        (("jspub", "--streams", 2, "--publishers", 2, "--sync", "always"), 2, "file", None),
+        (("jspub", "--storage", "memory"), 1, "memory", None),
+        (("jsget", "--subjects", 50), 1, "file", 50),
+    ],
+    ids=["file", "memory", "get"],
+)
+def test_streams_of_two_servers_are_compared_and_leave_nothing_behind(
+    run: Run,
+    tmp_path: Path,
+    command: tuple[object, ...],
+    streams: int,
+    storage: str,
+    subjects: int | None,
+) -> None:
+    places = ("--compare", "nats-server", "--data", tmp_path)
+    ran = run("bench", *command, *FEW, *places, "--in-flight", 10, "--runs", 1, "--json")
+
+    told = ran.document
+    assert (told["streams"], told["storage"], told["subjects"]) == (streams, storage, subjects)
+    assert (told["subscribers"], told["in_flight"]) == (0, 10)
+    assert told["servers"][0]["latency_p50_ratio"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
 def test_a_comparison_is_a_table_with_the_ratio(run: Run) -> None:
     ran = run("bench", "pubsub", *FEW, "--compare", "nats-server", "--runs", 1)
 
@@ -152,6 +183,9 @@ def test_who_is_refused_is_told_without_the_secret(run: Run, server: ServerThrea
         (("pubsub", "--subscribers", "0"), "--subscribers must be"),
         (("pubsub", "--publishers", "9", "--msgs", "8"), "--msgs must be at least 9"),
         (("reqrep", "--in-flight", "0"), "--in-flight must be"),
+        (("jspub", "--streams", "0"), "--streams must be"),
+        (("jspub", "--sync", "sometimes"), "sometimes"),
+        (("jsget", "--subjects", "6000000"), "--subjects must be"),
         (("reqrep", "--msgs", "6000000"), "--msgs must be at most 5,000,000"),
     ],
 )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from nats.js import JetStreamContext
 
-from penstock.cli import demo, demo_server
+from penstock.cli import demo, demo_jetstream, demo_server
 from penstock.cli.demo_events import event, events
+from penstock.cli.output import people_console
+from penstock.cli.stage import Stage
 from tests.cli.conftest import Run
 
 
@@ -18,6 +22,10 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(demo, "EVENTS_OF_A_WRITER", 2000)
     monkeypatch.setattr(demo, "ACKED_BEFORE_KILL", 1000)
     monkeypatch.setattr(demo_server, "BENCH_MESSAGES", 1000)
+    monkeypatch.setattr(demo_jetstream, "READ_EVENTS", 100)
+    monkeypatch.setattr(demo_jetstream, "EVENTS", 1500)
+    monkeypatch.setattr(demo_jetstream, "ACKED_BEFORE_KILL", 300)
+    monkeypatch.setattr(demo_jetstream, "IN_FLIGHT", 200)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -28,7 +36,7 @@ def test_every_claim_of_the_demo_holds_and_nothing_is_left(run: Run, small: Path
     assert ran.code == 0, ran.out
     assert "FAIL" not in ran.out
     assert "All checks hold." in ran.out
-    assert ran.out.count("  ok  ") == 16
+    assert ran.out.count("  ok  ") == 23
     assert list(small.iterdir()) == []
 
 
@@ -40,17 +48,40 @@ def test_the_data_of_the_demo_can_be_kept_and_looked_at(run: Run, small: Path) -
     told = run("store", "info", small / "kept" / "orders", "--json").document
     assert (told["messages"], told["last_seq"]) == (7999, 8000)
     assert run("store", "verify", small / "kept" / "orders", small / "kept" / "killed").code == 0
+    stream = demo_jetstream.stream_path(small / "kept" / "server")
+    assert run("store", "info", stream, "--json").document["messages"] == 1500
 
 
 def test_a_claim_that_does_not_hold_fails_the_demo(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(demo, "play_server", lambda stage: None)
+    monkeypatch.setattr(demo, "play_jetstream", lambda stage: None)
     monkeypatch.setattr(demo, "_count_as_written", lambda path: 0)
 
     ran = run("demo")
 
     assert ran.code == 1
     assert "FAIL every acknowledged event is there" in ran.out
+
+
+def test_an_acknowledged_event_that_is_lost_with_the_server_fails_the_demo(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(people_console(), small)
+    read = demo_jetstream._read
+
+    async def read_and_lose_one(jetstream: JetStreamContext, wanted: int) -> dict[int, Any]:
+        messages = await read(jetstream, wanted)
+        messages.pop(200, None)
+        return messages
+
+    monkeypatch.setattr(demo_jetstream, "_read", read_and_lose_one)
+
+    demo_jetstream.play_jetstream(stage)
+
+    assert len(stage.failed) == 2
+    assert stage.failed[0].startswith("every acknowledged event is there, under its sequence")
 
 
 def test_without_a_client_to_talk_with_it_is_said_how_to_get_one(

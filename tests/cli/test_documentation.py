@@ -15,7 +15,7 @@ from tests.cli.conftest import Run
 PROJECT = Path(__file__).parents[2]
 PAGES = [
     "README.md", "docs/store.md", "docs/cli.md", "docs/compatibility.md", "docs/embedding.md",
-    "CHANGELOG.md",
+    "docs/jetstream.md", "CHANGELOG.md",
 ]  # fmt: skip
 
 PRINTED = {
@@ -25,6 +25,9 @@ PRINTED = {
         "2",
         "2 of 3",
         "2 rows, sequences [1, 3]",
+        "on stable storage: PAYMENTS 1",
+        "payments.eu b'4200 cents'",
+        "1 row",
     ],
     "docs/embedding.md": [
         "b'hello'",
@@ -34,6 +37,17 @@ PRINTED = {
         "clients address already in use",
         "compared b'NATS/1.0 503\\r\\nNats-Subject: nobody\\r\\n\\r\\n'",
         "compared b'NATS/1.0 503\\r\\nNats-Subject: nobody\\r\\n\\r\\n'",
+    ],
+    "docs/jetstream.md": [
+        "ORDERS 1",
+        "orders.eu.placed b'4200 cents'",
+        "1 done, 0 to come",
+        "2 None",
+        "2 True",
+        "b'orders.eu.placed' b'orders.eu.paid'",
+        "[b'300', b'320', b'340']",
+        "1000000",
+        "[1, 2]",
     ],
 }
 """What the examples of a page print."""
@@ -49,7 +63,9 @@ def examples(page: str) -> list[str]:
     return [text for text in found if has_arrow or "import pyarrow" not in text]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/store.md", "docs/embedding.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/store.md", "docs/embedding.md", "docs/jetstream.md"]
+)
 def test_the_python_of_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
     program = "\n".join(examples(page))
 

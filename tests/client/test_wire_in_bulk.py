@@ -133,6 +133,25 @@ def test_so_many_requests_are_in_flight_as_allowed_and_each_is_timed(ends: Ends)
     assert all(latency > 0 for latency in latencies_ns)
 
 
+def test_requests_are_spread_over_all_subjects_and_may_be_answered_with_headers(
+    ends: Ends,
+) -> None:
+    wire, server = ends
+    server.sendall(
+        b"".join(
+            b"HMSG in.%d 1 17 18\r\nNATS/1.0\r\na:b\r\n\r\nx\r\n" % place for place in range(5)
+        )
+    )
+    latencies_ns = array("q", bytes(8 * 5))
+
+    wire.request_many(b"q.", b"in", b"", 5, latencies_ns, spread=5)
+
+    sent = read_all(server, 5 * len(b"PUB q.0 in.0 0\r\n\r\n"))
+    subjects = {line.split()[1] for line in sent.splitlines() if line}
+    assert subjects == {b"q.%d" % number for number in range(5)}
+    assert all(latency > 0 for latency in latencies_ns)
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -143,6 +162,8 @@ def test_so_many_requests_are_in_flight_as_allowed_and_each_is_timed(ends: Ends)
         b"MSG in.99999999999999999999 1 2\r\nhi\r\n",
         b"MSG in.0 1 2\r\nhi\r\nMSG in.0 1 2\r\nhi\r\n",
         b"HMSG in.0 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n",
+        b"HMSG in.0 1 16 16\r\nNATS/1.0 404\r\n\r\n\r\n",
+        b'MSG in.0 1 11\r\n{"error":{}}\r\n',
     ],
 )
 def test_what_answers_no_request_is_refused(ends: Ends, data: bytes) -> None:

@@ -7,8 +7,10 @@ known to it, and so is what was under way; `check` holds the reopened store agai
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
+
+from msgspec.structs import replace
 
 from penstock.errors import RecordNotFound, StoreError
 from penstock.format.envelope import Cipher, Compression, StoreKey

@@ -8,13 +8,13 @@ import random
 import struct
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from cramjam import snappy
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock.errors import FormatError, LimitReached, PenstockError, UsageError, WrongKey
 from penstock.format.envelope import (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import struct
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock.errors import CorruptStore, UnsupportedVersion, UsageError, WrongKey
 from penstock.format.block import HEADER_BYTES

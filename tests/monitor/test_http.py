@@ -11,6 +11,7 @@ import pytest
 from penstock.limits import MONITOR_CONNECTIONS_MAX, MONITOR_REQUEST_BYTES_MAX
 from penstock.monitor.http import HttpServer
 from penstock.monitor.pages import PLAIN, Page
+from penstock.net.listening import ListeningSockets
 
 Talk = Callable[[bytes], Awaitable[bytes]]
 
@@ -49,7 +50,7 @@ class Port:
 async def listening(*, wait_s: float = 10.0) -> AsyncIterator[Port]:
     log: list[str] = []
     server = HttpServer(Echo(), lambda level, text: log.append(f"{level} {text}"), wait_s=wait_s)
-    await server.start("127.0.0.1", -1)
+    await server.start(ListeningSockets().take("127.0.0.1", -1))
     try:
         yield Port(server, log)
     finally:

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterator
 
 from penstock.net.listener import Listener
+from penstock.net.listening import ListeningSockets
 
 
 @contextlib.contextmanager
@@ -34,7 +35,8 @@ class Door:
         self.logged: list[str] = []
         self.changed = asyncio.Event()
         loop = asyncio.get_running_loop()
-        self.listener = Listener(loop, "127.0.0.1", -1, self.take, self.log)
+        listening = ListeningSockets().take("127.0.0.1", -1)
+        self.listener = Listener(loop, listening, "127.0.0.1", self.take, self.log)
         self.clients: list[socket.socket] = []
 
     def take(self, accepted: socket.socket) -> None:

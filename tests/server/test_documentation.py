@@ -1,4 +1,4 @@
-"""docs/server.md tells every flag and every key, and its examples are good."""
+"""docs/server.md tells every flag and every key; its examples and JetStream's are good."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from tests.security.made_certificates import Authority, rdns
 
 PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "docs" / "server.md").read_text()
-EXAMPLES = re.findall(r"^```conf\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+EXAMPLES = re.findall(
+    r"^```conf\n(.*?)^```$",
+    PAGE + (PROJECT / "docs" / "jetstream.md").read_text(),
+    re.MULTILINE | re.DOTALL,
+)
 WORDS = set(re.findall(r"`([^`\n]+)`", PAGE))
 
 
@@ -49,7 +53,10 @@ def test_every_key_that_a_reload_may_change_is_told_there() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("text", EXAMPLES)
 @pytest.mark.parametrize("name", BOTH)
-def test_the_examples_are_good_files_for_both_servers(name: str, text: str, tmp_path: Path) -> None:
+def test_the_examples_are_good_files_for_both_servers(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JETSTREAM_KEY", "s3cret")
     authority = Authority(tmp_path)
     made = authority.make(rdns("CN=localhost"), [])
     for file in ("server-cert.pem", "server-key.pem", "ca.pem"):

@@ -175,19 +175,16 @@ def test_a_running_server_is_signalled_by_its_number_or_its_pid_file(
         assert server.wait() == 0
 
 
-def test_streams_that_were_asked_for_are_told_to_be_missing_and_the_rest_runs(
-    tmp_path: Path,
-) -> None:
+def test_a_part_that_was_asked_for_is_told_to_be_missing_and_the_rest_runs() -> None:
+    settings = "leafnodes { port: -1 }"
     with (
-        ServerProcess(
-            "penstock", "-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(tmp_path)
-        ) as server,
+        ServerProcess("penstock", "-a", "127.0.0.1", "-p", "-1", settings=settings) as server,
         server.connect() as client,
     ):
         info = json.loads(client.recv(65_536).split(b" ", 1)[1])
 
-    assert "jetstream" not in info
-    assert "[WRN] JetStream is not available yet, going on without it" in server.messages
+    assert info["port"] == server.port
+    assert "[WRN] Leafnodes is not available yet, going on without it" in server.messages
 
 
 def test_what_a_client_sends_cannot_break_a_line_of_the_log() -> None:

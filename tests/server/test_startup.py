@@ -1,4 +1,4 @@
-"""What a server loads: a plain one nothing that only others need, and the version next to nothing.
+"""How a server starts: what it loads, which is nothing that only others need, and when it is there.
 
 Test-suites of clients start hundreds of servers; what each of them loads is what they wait for.
 """
@@ -6,10 +6,18 @@ Test-suites of clients start hundreds of servers; what each of them loads is wha
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from penstock.net.listening import ListeningSockets
+from penstock.testing.servers import WAIT_S, ServerProcess
 
 LISTED = "import json; print(json.dumps(sorted(sys.modules)))"
 SERVED = f"""
@@ -29,11 +37,28 @@ from penstock.server.main import run
 run(["--version"], {{}})
 {LISTED}
 """
+# A class whose methods dataclasses wrote takes fifty times as long to make as a Struct.
+WRITTEN = """
+import json, sys
+import penstock.server.command_line, penstock.server.process, penstock.server.jetstream
+from penstock.config.declaring import Block
+
+made = {
+    one
+    for name, module in list(sys.modules.items()) if name.startswith("penstock.")
+    for one in vars(module).values()
+    if isinstance(one, type) and "__dataclass_fields__" in vars(one)
+}
+written = [one for one in made if not issubclass(one, Block)]
+print(json.dumps([f"{one.__module__}.{one.__name__}" for one in written]))
+"""
 HEAVY = {"aiohttp", "bcrypt", "cryptography", "prometheus_client", "rich", "typer", "uvloop"}
+STREAMS = {f"penstock.{each}" for each in ("api", "consumer", "format", "store", "stream")}
+RARE = {"ctypes", "tarfile", "zoneinfo", "penstock.store.go_import"}
 
 
-def loaded(program: str, *arguments: str) -> set[str]:
-    """Give the modules that a program had loaded when it printed them last."""
+def run(program: str, *arguments: str) -> set[str]:
+    """Give the names that a program printed last."""
     ended = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         check=True,
@@ -50,10 +75,83 @@ def loaded(program: str, *arguments: str) -> set[str]:
     ids=["plain", "a token", "monitoring"],
 )
 def test_a_server_loads_nothing_that_only_others_need(settings: str) -> None:
-    assert loaded(SERVED, settings) & HEAVY == set()
+    assert run(SERVED, settings) & (HEAVY | STREAMS | RARE) == set()
+
+
+def test_a_server_with_streams_loads_nothing_that_few_streams_need(tmp_path: Path) -> None:
+    loaded = run(SERVED, f"port: -1, jetstream {{ store_dir: {json.dumps(str(tmp_path))} }}")
+
+    assert loaded & (HEAVY | RARE) == set()
+    assert loaded >= STREAMS
+
+
+def test_no_class_that_a_server_loads_is_written_while_it_starts() -> None:
+    assert run(WRITTEN) == set()
 
 
 def test_the_version_is_told_without_loading_the_server() -> None:
-    ours = {name for name in loaded(VERSION) if name.startswith("penstock.")}
+    ours = {name for name in run(VERSION) if name.startswith("penstock.")}
 
     assert ours == {"penstock.server", "penstock.server.main", "penstock.server.version"}
+
+
+@pytest.fixture
+def port() -> int:
+    """A port that was free a moment ago."""
+    with ListeningSockets().take("127.0.0.1", 0) as listening:
+        return int(listening.getsockname()[1])
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A pipe: who writes it waits until somebody reads."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path
+
+
+@pytest.fixture
+def starting(port: int, gate: Path) -> Iterator[ServerProcess]:
+    """A server that waits, on its way, for its pid file to be read."""
+    with ServerProcess("penstock", "-a", "127.0.0.1", "-p", str(port), "-P", gate) as server:
+        server.wait_for("Starting nats-server")
+        yield server
+
+
+@pytest.mark.slow
+def test_a_client_that_connects_while_the_server_starts_is_greeted_when_it_is_ready(
+    starting: ServerProcess, port: int, gate: Path
+) -> None:
+    with socket.create_connection(("127.0.0.1", port), WAIT_S) as early:
+        assert gate.read_text() == str(starting.pid)
+
+        assert early.recv(65_536).startswith(b"INFO {")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "word"),
+    [
+        (signal.SIGHUP, "hangup"),
+        (signal.SIGUSR1, "user defined signal 1"),
+        (signal.SIGUSR2, "user defined signal 2"),
+    ],
+)
+def test_a_signal_that_comes_while_the_server_starts_waits_until_it_is_ready(
+    starting: ServerProcess, gate: Path, number: signal.Signals, word: str
+) -> None:
+    os.kill(starting.pid, number)
+    gate.read_text()
+
+    starting.wait_for(f'Trapped "{word}" signal')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_end_is_obeyed_at_once_while_the_server_starts(
+    starting: ServerProcess, number: signal.Signals
+) -> None:
+    os.kill(starting.pid, number)
+
+    assert starting.wait() == -number
+    assert "Traceback" not in starting.log

@@ -25,6 +25,7 @@ class Disk:
             take=self._take,
             write=self._write,
             finish=self._finish,
+            mark=lambda _: None,
             fail=lambda error: None,
             after=lambda: None,
         )

@@ -22,6 +22,7 @@ def test_commits_stand_back_for_whoever_wants_none_of_them() -> None:
         take=lambda: Batch(1, 1, 1, None),
         write=write,
         finish=lambda _: None,
+        mark=lambda _: None,
         fail=lambda _: None,
         after=lambda: None,
     )

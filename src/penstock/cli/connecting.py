@@ -156,25 +156,41 @@ def _advice(reason: str) -> str:
     return "; -s names another server"
 
 
-def with_server(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the shared options behind its own; its first argument is the link."""
-    hints = get_type_hints(command, include_extras=True)
-    own = list(inspect.signature(command).parameters.values())[1:]
-    shared_hints = get_type_hints(Link, include_extras=True)
-    shared = [
-        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default)
-        for each in fields(Link)
-    ]
+def with_options(*kinds: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the fields of these dataclasses as options behind its own.
 
-    @functools.wraps(command)
-    def run(**arguments: Any) -> None:
-        link = Link(**{each.name: arguments.pop(each.name) for each in fields(Link)})
-        command(link, **arguments)
+    Its first arguments are one object of each.
+    """
 
-    hints = {each.name: hints[each.name] for each in own} | shared_hints
-    named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared)]
-    run.__annotations__ = hints
-    run.__dict__["__signature__"] = inspect.Signature(
-        [each.replace(annotation=hints[each.name]) for each in named]
-    )
-    return run
+    def give(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(command, include_extras=True)
+        own = list(inspect.signature(command).parameters.values())[len(kinds) :]
+        shared = [
+            inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default)
+            for kind in kinds
+            for each in fields(kind)
+        ]
+
+        @functools.wraps(command)
+        def run(**arguments: Any) -> None:
+            made = [
+                kind(**{each.name: arguments.pop(each.name) for each in fields(kind)})
+                for kind in kinds
+            ]
+            command(*made, **arguments)
+
+        hints = {each.name: hints[each.name] for each in own}
+        for kind in kinds:
+            hints |= get_type_hints(kind, include_extras=True)
+        named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared)]
+        run.__annotations__ = hints
+        run.__dict__["__signature__"] = inspect.Signature(
+            [each.replace(annotation=hints[each.name]) for each in named]
+        )
+        return run
+
+    return give
+
+
+with_server = with_options(Link)
+"""Gives a command the options for reaching a server; its first argument is the link."""

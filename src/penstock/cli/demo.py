@@ -1,8 +1,9 @@
 """`penstock demo`: what Penstock does today, end to end, in under a minute.
 
-It starts a server and has a client of another make talk through it; it writes order events from
-several threads with group commit, kills a writer in the middle of its work, damages a byte on
-purpose, and reads the files back in columns without a server. Everything that is claimed is
+It starts a server and has a client of another make talk through it; has that client publish to a
+stream, kills the server meanwhile and finds everything that was acknowledged; it writes order
+events from several threads with group commit, kills a writer in the middle of its work, damages a
+byte on purpose, and reads the files back in columns without a server. Everything that is claimed is
 checked; one check that fails makes the exit code 1.
 
 The data is written below the working directory, so that it goes to a real disk, and is removed
@@ -24,6 +25,7 @@ import typer
 from rich.table import Table
 
 from penstock.cli.demo_events import BATCH_EVENTS, event, events
+from penstock.cli.demo_jetstream import play_jetstream
 from penstock.cli.demo_server import play_server
 from penstock.cli.output import count, people_console, printable, size
 from penstock.cli.stage import Stage
@@ -68,6 +70,7 @@ def demo(
 def play(stage: Stage, *, kept: bool = False) -> list[str]:
     """Play every part; give the claims that did not hold."""
     play_server(stage)
+    play_jetstream(stage)
     orders = stage.folder / "orders"
     _write_from_threads(stage, orders)
     _kill_a_writer(stage, stage.folder / "killed")
@@ -220,7 +223,7 @@ def _show_where_to_look(stage: Stage, path: Path, *, kept: bool) -> None:
     stage.console.print("\nLook further:")
     for command in ("info {} --blocks --subjects 10", "verify {}", "cat {} --limit 5 --json"):
         stage.console.print(f"  penstock store {command.format(shown)}")
-    stage.console.print("  README.md, docs/embedding.md, docs/store.md, docs/format.md")
+    stage.console.print("  README.md, docs/jetstream.md, docs/store.md, docs/format.md")
     if stage.failed:
         stage.console.print(f"\n{len(stage.failed)} checks FAILED", style="bold red")
     else:

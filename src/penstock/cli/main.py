@@ -17,7 +17,21 @@ import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
-from penstock.cli import bench, demo, importing, messaging, replying, serve, store, upkeep
+from penstock.cli import (
+    bench,
+    demo,
+    importing,
+    kv,
+    messaging,
+    objects,
+    replying,
+    serve,
+    store,
+    stream_backup,
+    stream_messages,
+    streams,
+    upkeep,
+)
 from penstock.cli.output import printable
 from penstock.errors import PenstockError, StoreLocked, UnsupportedVersion, UsageError, WrongKey
 
@@ -61,6 +75,9 @@ app = typer.Typer(
 )
 app.add_typer(store.app, name="store")
 app.add_typer(bench.app, name="bench")
+app.add_typer(streams.app, name="stream")
+app.add_typer(kv.app, name="kv")
+app.add_typer(objects.app, name="object")
 for name, command in (
     ("demo", demo.demo),
     ("pub", messaging.pub),
@@ -72,6 +89,13 @@ for name, command in (
 app.command("server", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
     serve.serve
 )
+for name, command in (
+    ("get", stream_messages.get),
+    ("view", stream_messages.view),
+    ("backup", stream_backup.backup),
+    ("restore", stream_backup.restore),
+):
+    streams.app.command(name)(command)
 store.app.command("repair")(upkeep.repair)
 store.app.command("compact")(upkeep.compact)
 store.app.command("import")(importing.import_stream)

@@ -76,6 +76,8 @@ class PeopleOutput:
 
     def facts(self, facts: Mapping[str, Value], shown: Sequence[Column]) -> None:
         """Print the facts that have a column, one a line."""
+        if not shown:
+            return
         grid = Table.grid(padding=(0, 2))
         for column in shown:
             grid.add_row(column.heading, _shown(column, facts.get(column.name)))
@@ -147,7 +149,7 @@ def people_console() -> Console:
 
 
 @contextlib.contextmanager
-def progress(what: str) -> Iterator[Tell]:
+def progress(what: str, *, is_shown: bool = True) -> Iterator[Tell]:
     """Give a function to tell how far it is; a bar shows it where stderr is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -156,7 +158,7 @@ def progress(what: str) -> Iterator[Tell]:
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not (is_shown and console.is_terminal),
     ) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -188,7 +190,12 @@ def size(value: object) -> str:
 def listed(values: object) -> str:
     """Give a list's values on one line."""
     assert isinstance(values, list)
-    return ", ".join(str(value) for value in values) or "none"
+    return ", ".join(text(value) for value in values) or "none"
+
+
+def text(value: object) -> str:
+    """Give a text of others so that it cannot play with the terminal."""
+    return printable(str(value).encode("utf-8", "backslashreplace"))
 
 
 def moment(value: object) -> str:

@@ -7,8 +7,9 @@ Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from penstock.client.credentials import NOBODY, Credentials
 from penstock.errors import UsageError
@@ -17,8 +18,7 @@ DEFAULT_PORT = 4222
 SCHEMES = ("nats", "tcp", "tls")
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """A server's host and port, and what the URL says of how to come there."""
 
     host: str

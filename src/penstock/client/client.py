@@ -219,12 +219,21 @@ class Client:
         return self._wire.answer_many(end_sid)
 
     def request_many(
-        self, subject: bytes, payload: bytes, in_flight: int, latencies_ns: array[int]
+        self,
+        subject: bytes,
+        payload: bytes,
+        in_flight: int,
+        latencies_ns: array[int],
+        *,
+        spread: int = 0,
     ) -> None:
-        """Send a request for each place of `latencies_ns`, and put there how long it took."""
+        """Send a request for each place of `latencies_ns`, and put there how long it took.
+
+        With `spread` each subject ends in a number below it.
+        """
         inbox = self.new_inbox()
         self.subscribe(inbox + b".*")
-        self._wire.request_many(subject, inbox, payload, in_flight, latencies_ns)
+        self._wire.request_many(subject, inbox, payload, in_flight, latencies_ns, spread)
 
     @property
     def errors(self) -> list[bytes]:

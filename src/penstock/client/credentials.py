@@ -13,8 +13,9 @@ Reads the files that it is told to. Any thread.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from penstock.errors import UsageError
 from penstock.limits import CREDENTIALS_FILE_BYTES_MAX
@@ -24,8 +25,7 @@ _BLOCK = re.compile(r"-{3,}BEGIN ([A-Z ]+)-{3,}\s*([\w.=-]+?)\s*-{3,}END \1-{3,}
 _SEED = re.compile(r"\bSU[A-Z2-7]{56}\b")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Credentials:
+class Credentials(msgspec.Struct, frozen=True):
     """With what to log in; all empty for nobody in particular."""
 
     user: str = ""

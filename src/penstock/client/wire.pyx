@@ -38,6 +38,8 @@ cdef enum:
     LINE_MAX = 1048576
     # Longest message line that is remembered to find alike ones.
     ALIKE_LINE_MAX = 512
+    # A prime, so that steps of it come by every number below another.
+    SPREAD_STEP = 1000003
 
 
 cdef int64_t monotonic_ns() noexcept nogil:
@@ -60,6 +62,10 @@ cdef int64_t _place(const Argument* subject, size_t before) noexcept nogil:
     number.text = subject.text + before
     number.size = subject.size - <uint32_t>before
     return parse_size(&number)
+
+
+cdef str _text(bytes data):
+    return data.decode("utf-8", "backslashreplace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,23 +404,28 @@ cdef class Wire:
             self.start += used
 
     def request_many(self, bytes subject not None, bytes inbox not None, bytes payload not None,
-                     int64_t in_flight, int64_t[::1] latencies_ns not None):
+                     int64_t in_flight, int64_t[::1] latencies_ns not None, int64_t spread=0):
         """Send a request for each place in `latencies_ns`, and put there how long it took.
 
         At most `in_flight` wait for their answer at a time. Answers come to `inbox`, a dot and the
-        place, where the caller has subscribed. For benches.
+        place, where the caller has subscribed. With `spread` each subject ends in a number below
+        it, and one request after the other goes somewhere else. For benches.
         """
         cdef Line line
         cdef Argument[ARGUMENTS_MAX] arguments
         cdef int count = 0
         cdef Py_ssize_t used
         cdef int64_t place, asked = 0, answered = 0, total = latencies_ns.shape[0]
-        cdef bytes before = b"PUB %b %b." % (subject, inbox)
+        cdef bytes before = b"PUB %b" % subject
+        cdef bytes between = b" %b." % inbox
         cdef bytes after = b" %d\r\n%b\r\n" % (len(payload), payload)
         cdef uint8_t[32] number
         while answered < total:
             while asked < total and asked - answered < in_flight:
                 self._put(<const char*>before, len(before))
+                if spread:
+                    self._put(number, put_number(number, asked * SPREAD_STEP % spread))
+                self._put(<const char*>between, len(between))
                 self._put(number, put_number(number, asked))
                 self._put(<const char*>after, len(after))
                 latencies_ns[asked] = -monotonic_ns()
@@ -424,17 +435,30 @@ cdef class Wire:
                 self.send()
                 self._fill()
                 continue
-            if line.operation == OP_MSG:
+            if line.operation == OP_MSG or line.operation == OP_HMSG:
+                self._check_answer(&line, arguments, count, used)
                 place = _place(&arguments[0], len(inbox) + 1)
                 if place < 0 or place >= asked or latencies_ns[place] >= 0:
                     raise FormatError("an answer to no request")
                 latencies_ns[place] += monotonic_ns()
                 answered += 1
-            elif line.operation == OP_HMSG:
-                raise FormatError("nobody answers requests")
             else:
                 self._note(&line)
             self.start += used
+
+    cdef int _check_answer(
+        self, const Line* line, const Argument* arguments, int count, Py_ssize_t used
+    ) except -1:
+        # A status, or JetStream's error, is not what was asked for.
+        cdef int64_t size = parse_size(&arguments[count - 1])
+        cdef const uint8_t* body = self.data + self.start + used - 2 - size
+        if line.operation == OP_HMSG and size >= 12 and memcmp(body, b"NATS/1.0 ", 9) == 0:
+            if memcmp(body + 9, b"503", 3) == 0:
+                raise FormatError("nobody answers requests")
+            raise FormatError(f"a request was refused: {_text(body[9:12])}")
+        if line.operation == OP_MSG and size >= 8 and memcmp(body, b'{"error"', 8) == 0:
+            raise FormatError(f"a request was refused: {_text(body[:size])}")
+        return 0
 
     def wait_pong(self, uint64_t pongs):
         """Wait until so many PONGs have come in all; messages that come before are kept.

@@ -9,8 +9,9 @@ Pure. Only the lexer and its values stand on it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
+
+import msgspec
 
 from penstock import limits
 from penstock.errors import ConfigSyntaxError
@@ -37,8 +38,7 @@ class Kind(Enum):
     END = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """One word of a file and where it is."""
 
     kind: Kind

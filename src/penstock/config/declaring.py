@@ -18,6 +18,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import msgspec
+
 if TYPE_CHECKING:
     from dataclasses import dataclass as options_block
 
@@ -42,16 +44,14 @@ Reader = Callable[["Value", "Key", "Notes"], Any]
 _INFO: Final = "option"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """The key that a reader reads: as the file spells it, and the first name of the option."""
 
     spelled: str
     name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OptionInfo:
+class OptionInfo(msgspec.Struct, frozen=True):
     """Everything about an option besides its type and default."""
 
     doc: str

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
+
+import msgspec
 
 from penstock.config.declaring import Block, fields_of, options_of
 from penstock.config.options import ServerOptions
@@ -47,8 +48,7 @@ class Action(Enum):
     VERSION = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(msgspec.Struct, frozen=True):
     """One flag under all its names; `target` is the option that it sets, or a word of its own."""
 
     names: tuple[str, ...]
@@ -59,16 +59,14 @@ class Flag:
     doc: str
 
 
-@dataclass(frozen=True, slots=True)
-class SignalRequest:
+class SignalRequest(msgspec.Struct, frozen=True):
     """A signal for a running server; `target` is a pid, a pid file, or "" for the only one."""
 
     command: str
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class FlagResult:
+class FlagResult(msgspec.Struct, frozen=True):
     """What the command line says: values by target, in the order in which they were given."""
 
     action: Action

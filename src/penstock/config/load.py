@@ -11,8 +11,9 @@ starts, and again for each reload.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from penstock.config.checks import check_options
 from penstock.config.declaring import options_of
@@ -35,8 +36,7 @@ from penstock.config.urls import parse_url
 from penstock.errors import ConfigError, InvalidConfiguration
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True):
     """Options, what to warn of, and the digest of the file ("" without one)."""
 
     options: ServerOptions

@@ -7,8 +7,9 @@ source and its destinations as plain texts.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from penstock.config.declaring import Key
 from penstock.config.options_permissions import is_subject
@@ -25,8 +26,7 @@ _TWO_NUMBERS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MappingDestination:
+class MappingDestination(msgspec.Struct, frozen=True):
     """Where a share of the messages goes: of 100, and only in the named cluster if there is one."""
 
     subject: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
+
+import msgspec
 
 from penstock.config.declaring import Block, Key, option, options_block
 from penstock.config.mappings import Mappings, mappings
@@ -71,8 +72,7 @@ def _account_limits(value: Value, key: Key, notes: Notes) -> AccountLimitsOption
     return AccountLimitsOptions(**read_fields(AccountLimitsOptions, entries, notes))
 
 
-@dataclass(frozen=True, slots=True)
-class TraceOptions:
+class TraceOptions(msgspec.Struct, frozen=True):
     """Where traces of an account's messages go, and of how many in 100."""
 
     destination: str = ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import string
 from typing import Any, ClassVar, Final
 
 from penstock.config.declaring import Block, Key, Reader, option, options_block
 from penstock.config.durations import MINUTE_NS
+from penstock.config.options_servers import urls
 from penstock.config.parser import Value
 from penstock.config.quoting import quoted
 from penstock.config.reading import (
@@ -23,6 +25,7 @@ from penstock.config.reading import (
 
 _IO_MIN: Final = 4
 _IO_MAX: Final = 8192
+_LINK_NAME: Final = frozenset(string.ascii_letters + string.digits + "-_")
 _ENABLED: Final = ("enabled", "enable")
 _DISABLED: Final = ("disabled", "disable")
 
@@ -138,6 +141,39 @@ class TpmOptions(Block):
 
 
 @options_block(frozen=True)
+class LinkOptions(Block):
+    """Another NATS server whose streams can be mirrored and sourced from here."""
+
+    # fmt: off
+    name: str = option("", doc="Its name: that of its domain here.")
+    urls: tuple[str, ...] = option(
+        (), keys=("urls", "url"), read=urls("link"), secret=True, doc="Where it is.",
+    )
+    credentials: str = option(
+        "", keys=("credentials", "creds"), read=text, doc="File with a JWT and its seed.",
+    )
+    account: str = option(
+        "$G", keys=("account",), read=text, doc="The account whose streams may use it.",
+    )
+    # fmt: on
+
+
+def _links(value: Value, key: Key, notes: Notes) -> tuple[LinkOptions, ...]:
+    entries = mapping(value, f"Expected links to be a map, got {value.type_name}")
+    return tuple(_link(name, entry, notes) for name, entry in entries.items())
+
+
+def _link(name: str, value: Value, notes: Notes) -> LinkOptions:
+    if not name or not _LINK_NAME.issuperset(name):
+        raise value.error(f"Link name {quoted(name)} has other than letters, digits, - and _")
+    expected = f"Expected link {quoted(name)} to be a map, got {value.type_name}"
+    fields = read_fields(LinkOptions, mapping(value, expected), notes)
+    if not fields.get("urls"):
+        raise value.error(f"Link {quoted(name)} has no url")
+    return LinkOptions(name=name, **fields)
+
+
+@options_block(frozen=True)
 class JetStreamOptions(Block):
     """Streams: where they are kept and how much they may take."""
 
@@ -242,6 +278,10 @@ class JetStreamOptions(Block):
     tpm: TpmOptions | None = option(
         None, keys=("tpm",), read=block(TpmOptions, "tpm"), go_name="JetStreamTpm",
         doc="A key in the machine's security chip.",
+    )
+    links: tuple[LinkOptions, ...] = option(
+        (), keys=("links",), read=_links, go_name="JetStreamLinks",
+        doc="Other servers whose streams can be mirrored and sourced.",
     )
     # fmt: on
 

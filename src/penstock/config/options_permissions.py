@@ -6,8 +6,9 @@ right to answer makes an empty `allow`, which allows nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
+
+import msgspec
 
 from penstock.config.declaring import Block, Key, Reader, option, options_block
 from penstock.config.durations import MINUTE_NS, parse_duration
@@ -37,8 +38,7 @@ CONNECTION_TYPES: Final = (
 """How a user may connect."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResponsesOptions:
+class ResponsesOptions(msgspec.Struct, frozen=True):
     """The right to answer: how often, and for how long after the request; below 0: any."""
 
     max: int = RESPONSES_MAX_DEFAULT

@@ -6,8 +6,9 @@ Each is read for itself; whether an import has its export is seen when all accou
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
+
+import msgspec
 
 from penstock.config.declaring import Block, Key, Reader, option, options_block
 from penstock.config.durations import parse_duration
@@ -31,8 +32,7 @@ _RESPONSE_TYPES: Final = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class LatencyOptions:
+class LatencyOptions(msgspec.Struct, frozen=True):
     """Where measurements of a service go, and of how many requests in 100; 0: as headers ask."""
 
     subject: str

@@ -10,9 +10,10 @@ import base64
 import binascii
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
+
+import msgspec
 
 from penstock.config.declaring import Block, Key, option, options_block
 from penstock.config.parser import Value, read_text
@@ -221,8 +222,7 @@ def _proxy_keys(trusted: Value, notes: Notes) -> list[str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class OcspOptions:
+class OcspOptions(msgspec.Struct, frozen=True):
     """When the server proves that its certificate was not revoked, and whom it asks."""
 
     mode: str = "auto"

@@ -16,10 +16,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from penstock import limits
 from penstock.config.cursor import Item, Kind
@@ -40,8 +41,7 @@ _BCRYPT: Final = "2a$"
 _ENVIRONMENT_KEY: Final = "value"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where something stands in a file."""
 
     file: str
@@ -62,8 +62,7 @@ _TYPE_NAMES: Final = {
 }
 
 
-@dataclass(slots=True)
-class Value:
+class Value(msgspec.Struct):
     """One value of a configuration; `is_variable` once something referred to its key.
 
     `size` counts the values in it, those that variables brought in as often as they came.
@@ -88,12 +87,11 @@ ConfigMap = dict[str, Value]
 Plain = str | bool | int | float | datetime | ConfigMap | list[Value]
 
 
-@dataclass(slots=True)
-class _Budget:
+class _Budget(msgspec.Struct):
     """What one configuration may still use, over all its files."""
 
     values_left: int = limits.CONFIG_VALUES_MAX
-    references: set[str] = field(default_factory=set)
+    references: set[str] = msgspec.field(default_factory=set)
 
 
 def parse_file(path: str, environ: Mapping[str, str]) -> ConfigMap:

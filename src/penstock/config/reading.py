@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+import msgspec
 
 from penstock.config.declaring import (
     Block,
@@ -31,12 +32,11 @@ from penstock.errors import ConfigError
 BlockType = TypeVar("BlockType", bound=Block)
 
 
-@dataclass(slots=True)
-class Notes:
+class Notes(msgspec.Struct):
     """What was found wrong so far, in the order of the file."""
 
-    errors: list[ConfigError] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    errors: list[ConfigError] = msgspec.field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
 
     def warn(self, value: Value, key: Key, reason: str) -> None:
         """Note a use of a key that works and should not."""

@@ -5,21 +5,25 @@ They come as `nats://user:password@host:port`, with other schemes, and bare as `
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
+
+import msgspec
 
 from penstock.config.reading import decimal, split_host_port
 
 
-@dataclass(frozen=True, slots=True)
-class ServerUrl:
+class ServerUrl(msgspec.Struct, frozen=True):
     """One address taken apart; `password` is None if there is none, which "" is not."""
 
     scheme: str
     host: str
     port: str
     user: str = ""
-    password: str | None = field(default=None, repr=False)
+    password: str | None = None
+
+    def __repr__(self) -> str:
+        """Leave out what is secret."""
+        return f"ServerUrl({self.scheme!r}, {self.host!r}, {self.port!r}, {self.user!r})"
 
 
 def parse_url(url: str) -> ServerUrl:

@@ -1,12 +1,11 @@
 """Batches of messages as columns: packed offsets and one data buffer each, as in Arrow."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 from typing_extensions import disjoint_base
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """One message, for people and tests; `offset` is its place in the block file."""
 
     seq: int
@@ -16,8 +15,7 @@ class Message:
     payload: bytes
     offset: int = 0
 
-@dataclass(frozen=True, slots=True)
-class ColumnBatch:
+class ColumnBatch(msgspec.Struct, frozen=True):
     """`count` messages of one block as little-endian packed columns."""
 
     block: int

@@ -7,7 +7,7 @@ hold 2 GiB in one column: callers take a batch long before that.
 Pure; one builder belongs to one thread.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -19,8 +19,7 @@ from penstock.errors import UsageError
 cdef size_t COLUMN_BYTES_MAX = 0x7FFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """One message, for people and tests; `offset` is its place in the block file."""
 
     seq: int
@@ -31,8 +30,7 @@ class Message:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnBatch:
+class ColumnBatch(msgspec.Struct, frozen=True):
     """`count` messages of one block as little-endian packed columns.
 
     `sequences` and `offsets` (places in the block file) are uint64, `timestamps` int64 in Unix

@@ -24,8 +24,9 @@ Pure. Called by the store (write) and by readers.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from penstock.errors import FormatError, UnsupportedVersion, UsageError
 from penstock.format.hashing import xxh64
@@ -60,14 +61,13 @@ class PendingDelivery(NamedTuple):
 _NOTHING_YET = SequencePair(0, 0)
 
 
-@dataclass(slots=True)
-class ConsumerState:
+class ConsumerState(msgspec.Struct):
     """A consumer's progress; `pending` and `redelivered` are keyed by stream sequence."""
 
     delivered: SequencePair = _NOTHING_YET
     ack_floor: SequencePair = _NOTHING_YET
-    pending: dict[int, PendingDelivery] = field(default_factory=dict)
-    redelivered: dict[int, int] = field(default_factory=dict)
+    pending: dict[int, PendingDelivery] = msgspec.field(default_factory=dict)
+    redelivered: dict[int, int] = msgspec.field(default_factory=dict)
 
 
 def encode_consumer_state(state: ConsumerState) -> bytes:

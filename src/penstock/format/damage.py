@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from penstock.errors import FormatError
 
 _FIXED = struct.Struct("<IQQQQH")
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(msgspec.Struct, frozen=True):
     """One damaged stretch of a block file."""
 
     block: int

@@ -26,14 +26,10 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 
+import msgspec
 from cramjam import DecompressionError, snappy
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from penstock.errors import FormatError, LimitReached, UsageError, WrongKey
 from penstock.format.varint import put_uvarint, read_uvarint
@@ -74,8 +70,7 @@ _ALGORITHMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a record belongs: all that its envelope is bound to besides its lengths."""
 
     stream: bytes
@@ -103,12 +98,17 @@ class Place:
 class DataKey:
     """A key of one cipher; it keeps the cipher's object, not the key's bytes."""
 
-    __slots__ = ("_aead", "cipher")
+    __slots__ = ("_aead", "_invalid", "cipher")
 
     def __init__(self, cipher: Cipher, key: bytes) -> None:
         if len(key) != KEY_BYTES:
             raise UsageError(f"a data key has {KEY_BYTES} bytes, not {len(key)}")
+        # Loading it takes longer than a server without keys does for all else of its store.
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+
         self.cipher = cipher
+        self._invalid = InvalidTag
         self._aead: ChaCha20Poly1305 | AESGCM
         match cipher:
             case Cipher.CHACHA20_POLY1305:
@@ -129,7 +129,7 @@ class DataKey:
         """Give the plain bytes; raises FormatError if anything is not as it was sealed."""
         try:
             return self._aead.decrypt(nonce, sealed, associated)
-        except InvalidTag:
+        except self._invalid:
             raise FormatError("authentication failed: wrong key, place or bytes") from None
 
 
@@ -246,8 +246,7 @@ def _expand(
     return memoryview(plain)
 
 
-@dataclass(frozen=True, slots=True)
-class WrappedKey:
+class WrappedKey(msgspec.Struct, frozen=True):
     """A block's data key, sealed with the store's key: what stands in the block's header.
 
     +-----------+-----------------+--------------------------------+
@@ -328,6 +327,9 @@ class StoreKey:
         return key
 
     def _wrapping_key(self, cipher: Cipher, stream: bytes) -> DataKey:
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
         derivation = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=stream, info=_WRAP_INFO)
         return DataKey(cipher, derivation.derive(self._secret))
 

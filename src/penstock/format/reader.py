@@ -13,7 +13,8 @@ Read-only: it takes no lock and never opens a file for writing. One thread at a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from penstock.errors import CorruptStore, UsageError
 from penstock.format.block import (
@@ -42,8 +43,7 @@ TIME_MAX = 2**63 - 1
 TAIL_REASON = "no whole record up to the end"
 
 
-@dataclass(frozen=True, slots=True)
-class BlockInfo:
+class BlockInfo(msgspec.Struct, frozen=True):
     """One block as the directory shows it; `count` includes removed messages."""
 
     number: int
@@ -59,8 +59,7 @@ class BlockInfo:
     encrypted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """Which messages are wanted, and which of their columns."""
 
     first_seq: int = 0
@@ -79,21 +78,19 @@ class Selection:
             raise UsageError("a batch holds at least one row and one byte")
 
 
-@dataclass(slots=True)
-class BlockCheck:
+class BlockCheck(msgspec.Struct):
     """What verifying one block found."""
 
     number: int
     bytes: int = 0
     messages: int = 0
-    damage: list[Damage] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    damage: list[Damage] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
     tail_bytes: int = 0
     """Bytes after the last whole record: torn, or being written right now."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     """A block as it was found: by its index where that fits, else by a walk."""
 
     header: BlockHeader

@@ -1,7 +1,6 @@
 """One record of a block file: encode, decode, measure."""
 
-from dataclasses import dataclass
-
+import msgspec
 from typing_extensions import Buffer
 
 DELETED: int
@@ -11,8 +10,7 @@ TOMBSTONE: int
 EXPIRES: int
 COMMIT_START: int
 
-@dataclass(frozen=True, slots=True)
-class DecodedRecord:
+class DecodedRecord(msgspec.Struct, frozen=True):
     """A record's fields as Python objects; `length` is its size on disk."""
 
     flags: int

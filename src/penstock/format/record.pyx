@@ -13,7 +13,7 @@ three lengths alone. Lengths are checked against `penstock.limits` before anythi
 Pure: no files, no clock; any thread.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -41,8 +41,7 @@ cdef uint64_t PAYLOAD_MAX = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedRecord:
+class DecodedRecord(msgspec.Struct, frozen=True):
     """A record's fields as Python objects; `length` is its size on disk."""
 
     flags: int

@@ -22,8 +22,9 @@ Pure; any thread.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from penstock.errors import CorruptStore, FormatError, UnsupportedVersion
 from penstock.format.block_summary import BlockSummary, decode_summaries, encode_summary
@@ -44,8 +45,7 @@ _CHECKSUM = struct.Struct("<Q")
 _Bytes: TypeAlias = bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(msgspec.Struct, frozen=True):
     """The state of a stream up to the end of the last block that it lists."""
 
     salt: int
@@ -60,8 +60,7 @@ class Checkpoint:
     damage: tuple[Damage, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HighWater:
+class HighWater(msgspec.Struct, frozen=True):
     """The highest sequence that was ever durable, and how far the log is.
 
     It is written after each sync and synced itself only now and then: after a power cut it may tell

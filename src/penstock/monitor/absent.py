@@ -1,4 +1,4 @@
-"""The pages of what this server does not have: routes, gateways, leaf nodes, JetStream.
+"""The pages of what this server does not have: routes, gateways, leaf nodes.
 
 They answer as the reference server does where these are switched off. Pure.
 """
@@ -40,26 +40,4 @@ def leafz(source: Source) -> dict[str, Any]:
         "now": timestamp(source.now_ns()),
         "leafnodes": 0,
         "leafs": [],
-    }
-
-
-def jsz(source: Source) -> dict[str, Any]:
-    """Give JetStream's state."""
-    return {
-        "memory": 0,
-        "storage": 0,
-        "reserved_memory": 0,
-        "reserved_storage": 0,
-        "accounts": 0,
-        "ha_assets": 0,
-        "api": {"level": 0, "total": 0, "errors": 0},
-        "server_id": source.server().id,
-        "now": timestamp(source.now_ns()),
-        "disabled": True,
-        "config": {"max_memory": 0, "max_storage": 0},
-        "streams": 0,
-        "consumers": 0,
-        "messages": 0,
-        "bytes": 0,
-        "total": 0,
     }

@@ -12,8 +12,13 @@ from typing import Any
 
 from penstock.monitor.accounts import account_stat
 from penstock.monitor.facts import AccountFacts, ConnectionFacts, Counts, Source
+from penstock.monitor.jsz import varz_part
 from penstock.monitor.rendering import number, timestamp, without_empty
 from penstock.monitor.varz import by_kind
+
+JETSTREAM_FLAGS = 0b111
+"""What the reference server says that it can where it has JetStream: streams, binary snapshots,
+groups outside of the system account."""
 
 _ADVISORY = "io.nats.server.advisory.v1."
 
@@ -35,15 +40,17 @@ class Envelope:
                 "name": server.name,
                 "host": server.host,
                 "id": server.id,
+                "domain": server.domain,
                 "ver": server.version,
                 "tags": list(server.tags),
                 "metadata": dict(sorted(server.metadata.items())),
                 "feature_flags": dict(sorted(server.feature_flags.items())),
-                "jetstream": False,
-                "flags": 0,
+                "jetstream": server.has_jetstream,
+                "flags": JETSTREAM_FLAGS if server.has_jetstream else 0,
                 "seq": self._sequence,
                 "time": timestamp(self._source.now_ns()),
             },
+            "domain",
             "tags",
             "metadata",
             "feature_flags",
@@ -116,6 +123,7 @@ class Envelope:
             "stale_connection_stats": by_kind(stale) if stale else None,
             "stalled_clients": counters.stalled_clients,
             "active_servers": 1,
+            "jetstream": _jetstream(self._source),
             "gomaxprocs": counters.cores,
         }
         return {
@@ -126,6 +134,7 @@ class Envelope:
                 "stale_connections",
                 "stale_connection_stats",
                 "stalled_clients",
+                "jetstream",
             ),
         }
 
@@ -137,6 +146,13 @@ class Envelope:
             "id": unique,
             "timestamp": timestamp(self._source.now_ns()),
         }
+
+
+def _jetstream(source: Source) -> dict[str, Any]:
+    part = varz_part(source.jetstream())
+    # Where the files are is told on the server's own page alone.
+    part.get("config", {}).pop("store_dir", None)
+    return part
 
 
 def _counts(counts: Counts) -> dict[str, int]:

@@ -13,6 +13,8 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.monitor.jetstream_facts import JetStreamFacts
+
 
 class Counts(msgspec.Struct, frozen=True):
     """Messages and bytes in one direction."""
@@ -157,6 +159,8 @@ class ServerFacts(msgspec.Struct, frozen=True):
     system_account: str
     certificate_end_ns: int
     websocket: WebsocketFacts | None
+    has_jetstream: bool
+    domain: str
 
 
 class Counters(msgspec.Struct, frozen=True):
@@ -206,4 +210,8 @@ class Source(Protocol):
 
     def subscriptions(self, account: str) -> Iterable[SubscriptionFacts]:
         """Give the subscriptions of an account."""
+        ...
+
+    def jetstream(self) -> JetStreamFacts | None:
+        """Give JetStream; None where it is off."""
         ...

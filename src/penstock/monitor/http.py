@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,10 +70,10 @@ class HttpServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
 
-    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        """Listen; port 0 or less means any. Raises OSError."""
+    async def start(self, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        """Serve who comes to a socket that listens, and close it in the end."""
         self._server = await asyncio.start_server(
-            self._accepted, host or None, max(port, 0), ssl=tls, limit=MONITOR_REQUEST_BYTES_MAX
+            self._accepted, sock=listening, ssl=tls, limit=MONITOR_REQUEST_BYTES_MAX
         )
         self.port = self._server.sockets[0].getsockname()[1]
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.monitor.facts import AccountFacts, Counters, Source
+from penstock.monitor.jetstream_metrics import jetstream_lines
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -164,6 +165,9 @@ def exposition(source: Source) -> str:
             f'{each.name}{{account="{_label(account.name)}"}} {each.value(account)}'
             for account in accounts
         )
+    jetstream = source.jetstream()
+    if jetstream is not None:
+        lines += jetstream_lines(jetstream, _label)
     return "\n".join(lines) + "\n"
 
 

@@ -15,11 +15,12 @@ from html import escape
 from typing import Any
 
 from penstock.errors import UsageError
-from penstock.monitor.absent import gatewayz, jsz, leafz, routez
+from penstock.monitor.absent import gatewayz, leafz, routez
 from penstock.monitor.accounts import accountz, accstatz
 from penstock.monitor.connz import ConnzOptions, connz
 from penstock.monitor.facts import Source
 from penstock.monitor.health import HealthzOptions, healthz
+from penstock.monitor.jsz import JszOptions, jsz
 from penstock.monitor.metrics import CONTENT_TYPE, exposition
 from penstock.monitor.queries import Query
 from penstock.monitor.rendering import to_json
@@ -46,11 +47,6 @@ LINKS = (
     ("/metrics", "Metrics"),
 )
 """What the first page points to."""
-
-_JSZ_SWITCHES = (
-    "accounts", "streams", "consumers", "direct-consumers", "config", "leader-only",
-    "stream-leader-only", "raft",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +160,11 @@ class Pages:
 
     def _jsz(self, query: Query) -> Page:
         self.requests["/jsz"] += 1
-        for name in _JSZ_SWITCHES:
-            query.boolean(name)
-        query.integer("offset")
-        query.integer("limit")
-        return _json(jsz(self._source))
+        return _json(jsz(self._source, JszOptions.from_query(query)))
 
     def _healthz(self, query: Query) -> Page:
         self.requests["/healthz"] += 1
-        page = healthz(HealthzOptions.from_query(query))
+        page = healthz(self._source.jetstream(), HealthzOptions.from_query(query))
         status = page.pop("status_code")
         return Page(status, JSON, to_json(page, indented=False), shared=True)
 

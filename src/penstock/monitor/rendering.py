@@ -1,36 +1,15 @@
-"""Values as the reference server writes them: JSON, times, ages.
+"""Values of pages as the reference server writes them: JSON and times as in any document, ages.
 
-JSON is Go's: two spaces of indent or none at all, `<`, `>` and `&` escaped, whole floats without a
-point. Pure.
+Whole floats have no point. Pure.
 """
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Mapping
 from typing import Any
 
-_ESCAPES = {
-    ord("<"): "\\u003c",
-    ord(">"): "\\u003e",
-    ord("&"): "\\u0026",
-    0x2028: "\\u2028",
-    0x2029: "\\u2029",
-}
-
-
-def to_json(value: Any, *, indented: bool) -> bytes:
-    """Write a value of dicts, lists, strings and numbers."""
-    text = json.dumps(
-        value,
-        ensure_ascii=False,
-        allow_nan=False,
-        indent=2 if indented else None,
-        separators=(",", ": " if indented else ":"),
-    )
-    # These characters can only stand within strings, so the whole text may be translated.
-    return text.translate(_ESCAPES).encode("utf-8", "replace")
+from penstock.documents.encoding import to_json as to_json
+from penstock.documents.times import timestamp as timestamp
 
 
 def without_empty(fields: Mapping[str, Any], *optional: str) -> dict[str, Any]:
@@ -41,14 +20,6 @@ def without_empty(fields: Mapping[str, Any], *optional: str) -> dict[str, Any]:
 def number(value: float) -> float:
     """Give a float as it is written: a whole one without a point."""
     return int(value) if float(value).is_integer() else value
-
-
-def timestamp(time_ns: int) -> str:
-    """Write Unix nanoseconds as RFC 3339 in UTC, without zeros at the end."""
-    seconds, rest_ns = divmod(time_ns, 10**9)
-    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    digits = f"{rest_ns:09d}".rstrip("0")
-    return f"{text}.{digits}Z" if digits else f"{text}Z"
 
 
 def age(duration_ns: int) -> str:

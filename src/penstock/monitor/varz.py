@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.monitor.facts import Counters, ServerFacts, Source, WebsocketFacts
+from penstock.monitor.jsz import varz_part
 from penstock.monitor.rendering import age, number, timestamp, without_empty
 
 
@@ -13,7 +14,7 @@ def varz(source: Source, requests: Mapping[str, int]) -> dict[str, Any]:
     """Give the page; `requests` is how often each page was asked for."""
     server, counters, now_ns = source.server(), source.counters(), source.now_ns()
     fields = {
-        **_settings(server),
+        **_settings(server, varz_part(source.jetstream())),
         "start": timestamp(server.start_ns),
         "now": timestamp(now_ns),
         "uptime": age(now_ns - server.start_ns),
@@ -41,7 +42,7 @@ def by_kind(clients: int) -> dict[str, int]:
     return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0}
 
 
-def _settings(server: ServerFacts) -> dict[str, Any]:
+def _settings(server: ServerFacts, jetstream: dict[str, Any]) -> dict[str, Any]:
     return {
         "server_id": server.id,
         "server_name": server.name,
@@ -71,7 +72,7 @@ def _settings(server: ServerFacts) -> dict[str, Any]:
         "leaf": {},
         "mqtt": {},
         "websocket": _websocket(server.websocket) if server.websocket is not None else {},
-        "jetstream": {},
+        "jetstream": jetstream,
         "tls_timeout": number(server.tls_timeout_s),
         "tls_cert_not_after": _end_of(server.certificate_end_ns),
         "write_deadline": server.write_deadline_ns,

@@ -11,9 +11,10 @@ import binascii
 import hashlib
 import ipaddress
 import re
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import urlsplit
+
+import msgspec
 
 from penstock.net.filters import FilterFailed
 
@@ -25,8 +26,7 @@ _COOKIE_VALUE = re.compile(r"[\x20-\x21\x23-\x3a\x3c-\x5b\x5d-\x7e]*")
 _BROWSER = "Mozilla/"
 
 
-@dataclass(frozen=True, slots=True)
-class WebSocketRules:
+class WebSocketRules(msgspec.Struct, frozen=True):
     """What a listener demands of its clients."""
 
     payload_max: int
@@ -37,13 +37,12 @@ class WebSocketRules:
     extra_headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(slots=True)
-class UpgradeRequest:
+class UpgradeRequest(msgspec.Struct):
     """What the request told; header names in small letters."""
 
     method: str = "GET"
     path: str = "/"
-    headers: dict[str, list[str]] = field(default_factory=dict)
+    headers: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
     def first(self, name: str) -> str:
         """Give a header's first value, or an empty text."""

@@ -14,10 +14,6 @@ import os
 import socket
 from collections.abc import Callable
 
-BACKLOG = 4096
-"""Connections that wait in the kernel to be accepted, as far as it allows. When there are more, a
-client of the burst tries again only after a second."""
-
 ACCEPTS_PER_TURN = 64
 """Connections taken before others get their turn."""
 
@@ -34,17 +30,17 @@ class Listener:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        listening: socket.socket,
         host: str,
-        port: int,
         accept: Callable[[socket.socket], None],
         log: Callable[[str, str], None],
     ) -> None:
-        """Bind and listen; port 0 or less means any. Raises OSError."""
+        """Take over a socket that listens on a host."""
         self._loop = loop
         self._accept = accept
         self._log = log
         self._pause_s = PAUSE_S_MIN
-        self._socket = _bound(host, max(port, 0))
+        self._socket = listening
         self._socket.setblocking(False)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
@@ -90,29 +86,3 @@ class Listener:
             self._open = False
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    if host in ("0.0.0.0", ""):
-        # Every address means those of IPv6 too, where the machine has it: so says Go, and clients
-        # that look up "localhost" may find ::1 first.
-        try:
-            return _listening(socket.AF_INET6, "::", port)
-        except OSError as error:
-            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
-                raise
-    return _listening(socket.AF_INET6 if ":" in host else socket.AF_INET, host, port)
-
-
-def _listening(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        listening.bind((host, port))
-        listening.listen(BACKLOG)
-    except OSError:
-        listening.close()
-        raise
-    return listening

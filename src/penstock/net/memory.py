@@ -10,7 +10,6 @@ One thread: the event loop's. Used by `net.channel`.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 
 from penstock.limits import FREED_BYTES_KEPT_MAX
@@ -33,6 +32,9 @@ class FreedMemory:
 
 def trim_heap() -> None:
     """Ask the allocator to give back what is free; nothing where it cannot, as musl's."""
+    # Most servers never come to this, and need not load it to start.
+    import ctypes
+
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

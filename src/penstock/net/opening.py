@@ -18,8 +18,9 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from penstock.clock import Clock
 from penstock.config.urls import join_host_port
@@ -59,8 +60,7 @@ class HandshakeRate:
         return self._count <= self._per_second
 
 
-@dataclass(frozen=True, slots=True)
-class TlsTerms:
+class TlsTerms(msgspec.Struct, frozen=True):
     """Under which terms a listener speaks TLS.
 
     `first_delay_s` is None where INFO goes first, 0 where the handshake always does, and otherwise

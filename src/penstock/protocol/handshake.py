@@ -10,14 +10,15 @@ Pure; any thread.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
 from typing import Any, NoReturn
+
+import msgspec
+from msgspec.structs import replace
 
 from penstock.errors import FormatError
 
 
-@dataclass(slots=True)
-class ConnectOptions:
+class ConnectOptions(msgspec.Struct):
     """What a client asks for."""
 
     verbose: bool = True
@@ -46,12 +47,12 @@ class ConnectOptions:
         return f"ConnectOptions(name={self.name!r}, lang={self.lang!r}, user={self.user!r})"
 
 
-_KEYS = {each.name: each for each in fields(ConnectOptions)} | {
-    "pass": next(each for each in fields(ConnectOptions) if each.name == "password")
-}
-del _KEYS["password"]
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "str": str}
-
+# What each key sets, and of which type it is.
+_KEYS = {
+    "pass" if name == "password" else name: (name, _TYPES[kind])
+    for name, kind in ConnectOptions.__annotations__.items()
+}
 
 # Only servers have something to say under these keys, but wrong is wrong.
 _OBJECTS = frozenset(("import", "export"))
@@ -64,13 +65,13 @@ def parse_connect(text: bytes, before: ConnectOptions | None = None) -> ConnectO
     for key, value in parse_object(text, "CONNECT").items():
         if key.lower() in _OBJECTS and not isinstance(value, dict | None):
             raise FormatError(f"CONNECT: {key} must be an object")
-        field = _KEYS.get(key.lower())
-        if field is None or value is None:
+        known = _KEYS.get(key.lower())
+        if known is None or value is None:
             continue
-        wanted = _TYPES[str(field.type)]
+        name, wanted = known
         if type(value) is not wanted or not _fits(value):
             raise FormatError(f"CONNECT: {key} must be a {wanted.__name__}")
-        setattr(options, field.name, _without_surrogates(value))
+        setattr(options, name, _without_surrogates(value))
     return options
 
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from penstock.errors import FormatError
 
@@ -31,8 +32,7 @@ _UNSUPPORTED = "unsupported PROXY protocol feature"
 _PORT = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyHeader:
+class ProxyHeader(msgspec.Struct, frozen=True):
     """A header of `size` bytes, 0 for none at all; `ip` is None where it names nobody."""
 
     size: int

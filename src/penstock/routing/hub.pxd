@@ -24,12 +24,17 @@ cdef class Hub:
     cdef uint8_t* buffer
     cdef size_t buffer_bytes
     cdef list dirty
+    # Receivers that want to know when the buffer at hand is done.
+    cdef list finishing
     cdef uint64_t random_state
     # Whose message is being routed, borrowed; NULL while none is.
     cdef void* source
 
     cdef uint64_t random(self) noexcept
     cpdef flush(self)
+    cpdef int publish_as(
+        self, Sublist sublist, bytes target, bytes subject, bytes reply, bytes headers, bytes body
+    ) except -1
 
 
 cdef int route(Hub hub, Sublist sublist, Receiver source, const Frame* frame) except -1

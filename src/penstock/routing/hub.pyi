@@ -21,8 +21,21 @@ class Hub:
     def publish(
         self, sublist: Sublist, subject: bytes, reply: bytes | None, headers: bytes, body: bytes
     ) -> int: ...
+    def publish_as(
+        self,
+        sublist: Sublist,
+        target: bytes,
+        subject: bytes,
+        reply: bytes | None,
+        headers: bytes,
+        body: bytes,
+    ) -> int: ...
     def flush(self) -> None: ...
 
 class Service(Receiver):
-    def __init__(self, callback: Callable[[bytes, bytes | None, bytes, bytes], None]) -> None: ...
+    def __init__(
+        self,
+        callback: Callable[[bytes, bytes | None, bytes, bytes], None],
+        declined: tuple[bytes, ...] = (),
+    ) -> None: ...
     def on_auto_unsubscribed(self, subscription: Subscription) -> None: ...

@@ -8,6 +8,7 @@ One thread: the event loop's.
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp
 
 from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
 
@@ -24,6 +25,7 @@ cdef class Hub:
             raise MemoryError
         self.buffer_bytes = READ_BYTES
         self.dirty = []
+        self.finishing = []
 
     def __init__(self, uint64_t seed):
         """`seed` starts the choice among queue members."""
@@ -47,6 +49,12 @@ cdef class Hub:
     def publish(self, Sublist sublist not None, bytes subject not None, bytes reply,
                 bytes headers not None, bytes body not None):
         """Route a message of the server's own; give how many took it. `flush` sends it."""
+        return self.publish_as(sublist, subject, subject, reply, headers, body)
+
+    cpdef int publish_as(
+        self, Sublist sublist, bytes target, bytes subject, bytes reply, bytes headers, bytes body
+    ) except -1:
+        """As `publish`, to those who listen to `target`, who are shown `subject` instead."""
         cdef bytes payload = headers + body if headers else body
         cdef Frame frame
         frame.subject = subject
@@ -61,13 +69,16 @@ cdef class Hub:
         frame.headers_size = len(headers)
         frame.size_text = frame.headers_text = NULL
         frame.size_text_size = frame.headers_text_size = 0
-        return route(self, sublist, None, &frame)
+        return route_to(self, sublist.match(target, len(target)), None, &frame)
 
     cpdef flush(self):
         """Send what was gathered for every receiver, one system call each."""
         cdef Receiver receiver
-        cdef list dirty = self.dirty
+        cdef list dirty
         cdef Py_ssize_t done = 0
+        while self.finishing:
+            (<Receiver>self.finishing.pop()).finish()
+        dirty = self.dirty
         if not dirty:
             return
         self.dirty = []
@@ -85,12 +96,23 @@ cdef class Service(Receiver):
     """A part of the server that answers on a subject: each message is one Python call."""
 
     cdef object callback
+    cdef tuple declined
 
-    def __init__(self, callback):
-        """`callback(subject, reply, headers, body)`; reply is None where none was given."""
+    def __init__(self, callback, tuple declined=()):
+        """`callback(subject, reply, headers, body)`; reply is None where none was given.
+
+        Subjects that begin as one of `declined` are left to others, or to nobody.
+        """
         self.callback = callback
+        self.declined = declined
 
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
+        cdef bytes start
+        for start in self.declined:
+            if frame.subject_size >= <size_t>len(start) and (
+                memcmp(frame.subject, <const char*>start, len(start)) == 0
+            ):
+                return 0
         self.callback(
             frame.subject[:frame.subject_size],
             frame.reply[:frame.reply_size] if frame.reply_size else None,

@@ -85,3 +85,6 @@ cdef class Link(Receiver):
     cdef void _mark_dirty(self)
     cdef bint _frame_fits(self, size_t size) noexcept
     cpdef write(self, bytes data)
+
+
+cdef size_t backlog(Matches found) noexcept

@@ -684,3 +684,22 @@ cdef bint _is_reserved(const Frame* frame) noexcept:
             or _begins(frame.reply, frame.reply_size, "$GR.", 4)
         )
     return False
+
+
+cdef size_t backlog(Matches found) noexcept:
+    # The bytes that wait for the one of these receivers whose socket is furthest behind.
+    cdef size_t most = 0
+    cdef list members
+    cdef Py_ssize_t place
+    for place in range(len(found.plain)):
+        most = max(most, _backlog_of((<Subscription>found.plain[place]).receiver))
+    for members in found.queues:
+        for place in range(len(members)):
+            most = max(most, _backlog_of((<Subscription>members[place]).receiver))
+    return most
+
+
+cdef size_t _backlog_of(Receiver receiver) noexcept:
+    if not isinstance(receiver, Link) or not (<Link>receiver).blocked:
+        return 0
+    return (<Link>receiver).out.pending()

@@ -53,6 +53,8 @@ cdef class Receiver:
     cdef int send_gathered(self) except -1
     # Note how another took what this one published.
     cdef int charge(self, int taken) except -1
+    # The buffer whose messages it was given has come to its end; for those that asked the hub.
+    cdef int finish(self) except -1
 
 
 cdef class Subscription:
@@ -117,6 +119,8 @@ cdef class Sublist:
     cdef readonly uint32_t count
     # Inserts and removes so far.
     cdef uint64_t changes
+    # Called with each subscription that was put in or taken out; None for nobody.
+    cdef public object observer
     cdef Slot* slots
     # The remembered answers, and how many subscriptions they hold together.
     cdef list kept

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import final
 
 from penstock.subjects import SubjectFilter
@@ -36,6 +36,7 @@ class Node: ...
 
 @final
 class Sublist:
+    observer: Callable[[Subscription], None] | None
     @property
     def count(self) -> int: ...
     @property

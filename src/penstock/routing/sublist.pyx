@@ -39,6 +39,9 @@ cdef class Receiver:
     cdef int charge(self, int taken) except -1:
         return 0
 
+    cdef int finish(self) except -1:
+        return 0
+
 
 cdef class Subscription:
     """One subscription."""
@@ -243,6 +246,8 @@ cdef class Sublist:
         self.count += 1
         self.changes += 1
         self._forget()
+        if self.observer is not None:
+            self.observer(subscription)
 
     def remove(self, Subscription subscription not None):
         """Take a subscription out; False where it was not there."""
@@ -260,6 +265,8 @@ cdef class Sublist:
         self.changes += 1
         self._prune(path, node)
         self._forget()
+        if self.observer is not None:
+            self.observer(subscription)
         return True
 
     cdef int _prune(self, list path, Node node) except -1:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 from penstock.errors import UsageError
 
@@ -47,14 +48,13 @@ class Function(Enum):
     RANDOM = "random"
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """One token of a destination: `text` is it, or the separator of a split."""
 
     function: Function
     text: bytes = b""
     # Places of tokens in the source.
-    places: tuple[int, ...] = field(default=())
+    places: tuple[int, ...] = msgspec.field(default=())
     number: int = 0
 
     @property

@@ -24,8 +24,9 @@ Pure: chance is an argument. `SubjectMappings` belongs to the event loop's threa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from penstock.errors import UsageError
 from penstock.limits import MAPPED_SUBJECTS_MAX, MAPPING_DESTINATIONS_MAX
@@ -132,8 +133,7 @@ class DestinationOptions(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(msgspec.Struct, frozen=True):
     """Where a mapping leads; see `DestinationOptions`."""
 
     subject: str

@@ -14,8 +14,9 @@ One thread: the event loop's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
+
+import msgspec
 
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
@@ -27,8 +28,7 @@ SublistT = TypeVar("SublistT")
 MappingsT = TypeVar("MappingsT")
 
 
-@dataclass(frozen=True, slots=True)
-class AccountLimits:
+class AccountLimits(msgspec.Struct, frozen=True):
     """What an account may have at most: of connections in all, of the others each connection."""
 
     max_connections: int = NO_LIMIT
@@ -37,8 +37,7 @@ class AccountLimits:
     max_leafnodes: int = NO_LIMIT
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(msgspec.Struct, frozen=True):
     """Messages and bytes, as seen from the server."""
 
     in_msgs: int = 0

@@ -16,9 +16,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from penstock.protocol.nkeys import is_signed
 from penstock.security.accounts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
@@ -83,8 +84,7 @@ class IdentityKind(Enum):
     CERTIFICATE = "certificate"
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """Who a client turned out to be. Without `permissions` it may do everything."""
 
     user: str

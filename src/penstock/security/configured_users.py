@@ -8,8 +8,9 @@ Pure; any thread.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from penstock.errors import UsageError
 from penstock.security.accounts import GLOBAL_ACCOUNT
@@ -61,13 +62,12 @@ class AccountOptions(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class SimpleCredentials:
+class SimpleCredentials(msgspec.Struct, frozen=True):
     """The one user or the one token of a block; nobody's where both are empty."""
 
     user: str = ""
-    password: Secret = field(default_factory=lambda: Secret(""))
-    token: Secret = field(default_factory=lambda: Secret(""))
+    password: Secret = msgspec.field(default_factory=lambda: Secret(""))
+    token: Secret = msgspec.field(default_factory=lambda: Secret(""))
 
     @property
     def exist(self) -> bool:

@@ -9,8 +9,9 @@ Pure; any thread.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from penstock.errors import UsageError
 from penstock.protocol.nkeys import is_user_key
@@ -52,8 +53,7 @@ class UserOptions(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(msgspec.Struct, frozen=True):
     """One user. `name` is empty for an nkey user; without `connection_types` any will do."""
 
     name: str

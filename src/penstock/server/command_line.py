@@ -9,16 +9,23 @@ Called by `main`, once.
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 
 from penstock.config.flags import Action, FlagResult, help_text, parse_flags, tls_help_text
 from penstock.config.load import check_config, load
+from penstock.config.options import ServerOptions
 from penstock.errors import ConfigError, PenstockError, UsageError
+from penstock.net.listening import ListeningSockets
 from penstock.server.version import VERSION_LINE
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
+
+SIGNALS_HELD = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that come before the server listens to them wait: whoever finds the port open may send
+them, and they would end the process. Those that are meant to end it do, at any time."""
 
 
 def obey(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -69,7 +76,20 @@ def _act(flags: FlagResult, environ: Mapping[str, str]) -> int:
         case Action.RUN:
             loaded = load(flags, environ)
             _tell("".join(f"{warning}\n" for warning in loaded.warnings))
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS_HELD)
+            sockets = _bind_ahead(loaded.options)
             from penstock.server.process import serve
 
-            return serve(flags, loaded, environ)
+            return serve(flags, loaded, environ, sockets)
     return EXIT_DONE
+
+
+def _bind_ahead(options: ServerOptions) -> ListeningSockets:
+    """Let clients connect from now on; the last port last, for by then all are open."""
+    sockets = ListeningSockets()
+    sockets.bind_ahead(options.http_host, options.http_port)
+    sockets.bind_ahead(options.http_host, options.https_port)
+    if options.websocket is not None:
+        sockets.bind_ahead(options.websocket.host, options.websocket.port)
+    sockets.bind_ahead(options.host, options.port)
+    return sockets

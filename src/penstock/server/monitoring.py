@@ -28,6 +28,7 @@ from penstock.monitor.facts import (
     SublistFacts,
     SubscriptionFacts,
 )
+from penstock.monitor.jetstream_facts import JetStreamFacts
 from penstock.monitor.rendering import shown
 from penstock.server.version import GIT_COMMIT, GO_VERSION, NATS_VERSION
 
@@ -101,6 +102,8 @@ class ServerSource:
             system_account=system.name if system is not None else "",
             certificate_end_ns=server.tls.certificate_end_ns if server.tls is not None else 0,
             websocket=server.websockets.facts(),
+            has_jetstream=server.jetstream is not None,
+            domain=server.jetstream.domain if server.jetstream is not None else "",
         )
 
     def counters(self) -> Counters:
@@ -159,6 +162,16 @@ class ServerSource:
             services=self._server.system.offered_to(account),
             sublist=lambda: _sublist(account, traffic.in_msgs),
         )
+
+    def jetstream(self) -> JetStreamFacts | None:
+        """Give JetStream; None where it is off."""
+        service = self._server.jetstream
+        if service is None:
+            return None
+        # A server without JetStream starts without loading what only that needs.
+        from penstock.server.jetstream_facts import jetstream_facts
+
+        return jetstream_facts(service)
 
     def subscriptions(self, account: str) -> Iterator[SubscriptionFacts]:
         """Give the subscriptions of an account."""
@@ -283,7 +296,8 @@ class Monitoring:
             terms = self._server.tls if name == "https" else None
             opened = HttpServer(pages, self._server.log)
             try:
-                await opened.start(options.http_host, port, terms.context if terms else None)
+                listening = self._server.sockets.take(options.http_host, port)
+                await opened.start(listening, terms.context if terms else None)
             except OSError:
                 await self.stop()
                 raise

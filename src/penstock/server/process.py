@@ -25,16 +25,16 @@ from typing import Any
 
 import uvloop
 
-from penstock.clock import Clock, SystemClock
+from penstock.clock import SystemClock
 from penstock.config.flags import FlagResult
 from penstock.config.load import Loaded, load
 from penstock.config.options import SYSTEM_ACCOUNT, ServerOptions
 from penstock.config.urls import join_host_port
 from penstock.errors import CannotListen, CannotLog, PenstockError, UsageError
+from penstock.net.listening import ListeningSockets
 from penstock.server.lame_duck import let_clients_go
 from penstock.server.log import Log
 from penstock.server.ports_file import ports_path, urls, write_pid_file, write_ports_file
-from penstock.server.reloading import take_options
 from penstock.server.server import Server
 from penstock.server.signals import NAMES
 from penstock.server.unavailable import without_effect
@@ -44,8 +44,10 @@ EXIT_DONE = 0
 EXIT_FAILED = 1
 
 
-def serve(flags: FlagResult, loaded: Loaded, environ: Mapping[str, str]) -> int:
-    """Run a server until it is told to end; give the exit code.
+def serve(
+    flags: FlagResult, loaded: Loaded, environ: Mapping[str, str], sockets: ListeningSockets
+) -> int:
+    """Run a server until it is told to end; give the exit code. Signals may wait until it listens.
 
     Raises PenstockError or OSError for what shows before there is a log.
     """
@@ -58,11 +60,10 @@ def serve(flags: FlagResult, loaded: Loaded, environ: Mapping[str, str]) -> int:
         stamp = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(clock.now_ns() // 10**9))
         os.write(2, f"{stamp} {error}\n".encode())
         return EXIT_FAILED
-    # All that was loaded so far stays, and need not be looked through ever again.
-    gc.freeze()
-    gc.enable()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_Process(flags, loaded, environ, clock=clock, log=log).live())
+        server = Server(loaded.options, clock=clock, log=log, sockets=sockets)
+        server.config_digest = loaded.digest
+        return runner.run(_Process(flags, environ, server, log).live())
 
 
 def _allow_many_files() -> None:
@@ -82,19 +83,12 @@ class _Wish(Enum):
 
 class _Process:
     def __init__(
-        self,
-        flags: FlagResult,
-        loaded: Loaded,
-        environ: Mapping[str, str],
-        *,
-        clock: Clock,
-        log: Log,
+        self, flags: FlagResult, environ: Mapping[str, str], server: Server, log: Log
     ) -> None:
         self._flags = flags
         self._environ = environ
         self._log = log
-        self._server = Server(loaded.options, clock=clock, log=log)
-        self._server.config_digest = loaded.digest
+        self._server = server
         if flags.config_file:
             self._server.ask_reload = lambda: self._received.put_nowait(_Wish.RELOAD)
         self._received: asyncio.Queue[signal.Signals | _Wish] = asyncio.Queue()
@@ -108,8 +102,12 @@ class _Process:
         if not self._write_pid_file(self._server.options) or not await self._open():
             self._log.close()
             return EXIT_FAILED
+        # All that was loaded and recovered stays, and need not be looked through ever again.
+        gc.freeze()
+        gc.enable()
         for number in NAMES:
             loop.add_signal_handler(number, self._received.put_nowait, number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, NAMES)
         self._announce_listening()
         self._write_ports_file()
         self._log.line("INF", "Server is ready")
@@ -134,6 +132,12 @@ class _Process:
         log.line("INF", f"  Git:      [{GIT_COMMIT}]")
         log.line("DBG", f"  Go build: {GO_VERSION}")
         log.line("INF", f"  Name:     {server.name}")
+        jetstream = server.options.jetstream
+        if jetstream is not None and jetstream.enabled:
+            # Only a server with streams loads what they need.
+            from penstock.server.jetstream_resources import node_name
+
+            log.line("INF", f"  Node:     {node_name(server.name)}")
         log.line("INF", f"  ID:       {server.server_id}")
         if server.identities.authenticator.has_plain_passwords:
             log.line("WRN", "Plaintext passwords detected, use nkeys or bcrypt")
@@ -262,6 +266,9 @@ class _Process:
         self._log.line("INF", "File log re-opened")
 
     async def _reload(self) -> None:
+        # Most servers are never told to; all would wait for it to be loaded.
+        from penstock.server.reloading import take_options
+
         before = self._server.options
         try:
             if not self._flags.config_file:

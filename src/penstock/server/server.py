@@ -17,7 +17,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.clock import Clock, SystemClock
 from penstock.config.load import settled
@@ -31,6 +31,7 @@ from penstock.monitor.facts import ConnectionFacts
 from penstock.net.closing import ClosedReason
 from penstock.net.connection import Connection
 from penstock.net.listener import Listener
+from penstock.net.listening import PORT_MAX, ListeningSockets
 from penstock.net.memory import FreedMemory
 from penstock.net.opening import TlsTerms
 from penstock.protocol.handshake import ConnectOptions, encode_info
@@ -48,7 +49,8 @@ from penstock.server.unavailable import check_available
 from penstock.server.version import API_LEVEL, GIT_COMMIT, GO_VERSION, NATS_VERSION
 from penstock.server.websockets import WebSocketDoor, websocket_terms
 
-PORT_MAX = 65_535
+if TYPE_CHECKING:
+    from penstock.server.jetstream import JetStreamService
 
 
 class Server:
@@ -61,6 +63,7 @@ class Server:
         clock: Clock | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
         log: LineLog | None = None,
+        sockets: ListeningSockets | None = None,
     ) -> None:
         """Build it; raises UsageError for users or certificates that cannot be."""
         self.options = settled(options or ServerOptions(host="127.0.0.1"))
@@ -87,12 +90,15 @@ class Server:
         self.config_digest = ""
         self.ask_reload: Callable[[], None] | None = None
         self.source = ServerSource(self)
+        self.jetstream: JetStreamService | None = None
         self.monitoring = Monitoring(self, self.source)
         self.system = SystemServices(self)
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by start
         # The numbers before belong to the server's own clients in the system account.
         self._cid = 3
         self.websockets = WebSocketDoor(self)
+        # Those of its ports that were bound before it was built are among them.
+        self.sockets = sockets or ListeningSockets()
         self._client_listener: Listener | None = None
         self._listeners: list[Listener] = []
         self._password_threads: ThreadPoolExecutor | None = None
@@ -155,9 +161,11 @@ class Server:
                 is_secure if is_websocket else tls is not None and options.allow_non_tls
             ),
             "max_payload": connection.max_payload,
+            "jetstream": _true(self.jetstream is not None),
             "client_id": connection.cid,
             "client_ip": connection.ip if connection.peer_known else None,
             "nonce": connection.nonce or None,
+            "domain": self.jetstream.domain or None if self.jetstream is not None else None,
             "ldm": _true(lame),
             "connect_info": _true(connect_info),
             "remote_account": identity.account_name if identity is not None else None,
@@ -341,15 +349,37 @@ class Server:
             port = self.options.http_port or self.options.https_port
             raise _cannot_listen("monitoring", self.options.http_host, port, error) from None
         self.system.start()
+        try:
+            self.serve_jetstream()
+        except UsageError:
+            self.close_doors()
+            raise
         for listener in self._listeners:
             listener.start()
+
+    def serve_jetstream(self) -> None:
+        """Keep streams, or no longer, as the options say; raises UsageError."""
+        options = self.options.jetstream
+        is_wanted = options is not None and options.enabled
+        if self.jetstream is not None and options is not None and is_wanted:
+            self.jetstream.take_options(options)
+        elif self.jetstream is not None:
+            self.jetstream.stop()
+            self.jetstream = None
+        elif options is not None and options.enabled:
+            # A server without streams starts without loading what only they need.
+            from penstock.server.jetstream import JetStreamService
+
+            self.jetstream = JetStreamService(self, options)
+            self.jetstream.start()
 
     def _listen(self, host: str, port: int, accept: Callable[[socket.socket], None]) -> Listener:
         _check_port("clients", host, port)
         try:
-            listener = Listener(self.loop, host, port, accept, self.log)
+            listening = self.sockets.take(host, port)
         except OSError as error:
             raise _cannot_listen("clients", host, port, error) from None
+        listener = Listener(self.loop, listening, host, accept, self.log)
         self._listeners.append(listener)
         return listener
 
@@ -358,6 +388,7 @@ class Server:
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
+        self.sockets.close()
 
     def clients(self) -> list[Connection]:
         """Give the connections of clients, the oldest first."""
@@ -379,6 +410,8 @@ class Server:
         self.close_doors()
         await self.monitoring.stop()
         self.system.stop()
+        if self.jetstream is not None:
+            self.jetstream.stop()
         for connection in self.clients():
             connection.close(ClosedReason.SERVER_SHUTDOWN)
         self.websockets.close()

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from penstock.errors import UsageError
-from penstock.monitor.absent import gatewayz, jsz, leafz, routez
+from penstock.monitor.absent import gatewayz, leafz, routez
 from penstock.monitor.accounts import account_detail, accountz, accstatz
 from penstock.monitor.connz import ConnzOptions, connz
 from penstock.monitor.events import Envelope
 from penstock.monitor.health import HealthzOptions, healthz
+from penstock.monitor.jsz import JszOptions, account_jsz, jsz
 from penstock.monitor.rendering import shown
 from penstock.monitor.runtime import ProfilezOptions, profilez, variables
 from penstock.monitor.subsz import SubszOptions, subsz
@@ -271,13 +272,15 @@ class SystemServices:
             "ACCOUNTZ": lambda request: accountz(
                 source, _options(request, AccountzRequest).account
             ),
-            "HEALTHZ": lambda request: healthz(_options(request, HealthzOptions)),
+            "HEALTHZ": lambda request: healthz(
+                source.jetstream(), _options(request, HealthzOptions)
+            ),
             "EXPVARZ": lambda request: variables(source),
             "PROFILEZ": lambda request: profilez(_options(request, ProfilezOptions)),
             # There are neither queues between parts of the server nor groups to agree in.
             "IPQUEUESZ": lambda request: {},
             "RAFTZ": lambda request: {},
-            "JSZ": lambda request: jsz(source),
+            "JSZ": lambda request: jsz(source, _options(request, JszOptions)),
         }
 
     def _account_pages(self) -> dict[str, Handler]:
@@ -291,7 +294,10 @@ class SystemServices:
             ),
             "CONNZ": lambda request: self._connz(request, request.account),
             "LEAFZ": lambda request: leafz(source),
-            "JSZ": self._no_jetstream,
+            "JSZ": lambda request: account_jsz(
+                source,
+                msgspec.structs.replace(_options(request, JszOptions), account=request.account),
+            ),
             "INFO": lambda request: account_detail(source, request.account),
             "STATZ": self._statz_of_account,
         }
@@ -301,9 +307,6 @@ class SystemServices:
         if account:
             options = msgspec.structs.replace(options, acc=account)
         return connz(self._source, options)
-
-    def _no_jetstream(self, request: Request) -> Any:
-        raise UsageError("jetstream not enabled")
 
     def _statz_of_account(self, request: Request) -> Any:
         if request.account == "PING":

@@ -24,7 +24,6 @@ def without_effect(options: ServerOptions) -> list[str]:
     """Name what was asked for and will not be there."""
     leafnodes, accounts = options.leafnodes, options.accounts.values()
     asked_for = {
-        "JetStream": options.jetstream is not None and options.jetstream.enabled,
         "Cluster": options.cluster is not None and options.cluster.port != 0,
         "Gateway": options.gateway is not None and options.gateway.port != 0,
         "Leafnodes": leafnodes is not None and bool(leafnodes.port or leafnodes.remotes),

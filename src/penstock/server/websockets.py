@@ -10,8 +10,9 @@ One thread: the event loop's.
 from __future__ import annotations
 
 import socket
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from penstock.config.options import ServerOptions, WebsocketOptions
 from penstock.limits import WEBSOCKET_UPGRADE_S_MAX

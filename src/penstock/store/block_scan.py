@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+
+import msgspec
 
 from penstock.format.block import BlockHeader, encode_block_header
 from penstock.format.block_index import BlockIndex
@@ -27,8 +28,7 @@ from penstock.store.block_survey import Survey, read_file
 from penstock.store.engine import Engine
 
 
-@dataclass(slots=True)
-class FoundBlock:
+class FoundBlock(msgspec.Struct):
     """A block that was opened, by its index or by a scan."""
 
     block: Block
@@ -44,8 +44,7 @@ class FoundBlock:
     """Of the last block: what is whole, and perhaps not on stable storage yet."""
 
 
-@dataclass(slots=True)
-class Known:
+class Known(msgspec.Struct):
     """What is told apart from the blocks."""
 
     checkpoint: Checkpoint | None
@@ -96,17 +95,16 @@ class Known:
         return (last.number, last.bytes) == (found.block.number, found.index.block_bytes)
 
 
-@dataclass(slots=True)
-class Stock:
+class Stock(msgspec.Struct):
     """What one attempt to take stock comes to."""
 
-    found: list[FoundBlock] = field(default_factory=list)
-    never_acknowledged: list[BlockHead] = field(default_factory=list)
+    found: list[FoundBlock] = msgspec.field(default_factory=list)
+    never_acknowledged: list[BlockHead] = msgspec.field(default_factory=list)
     """Blocks whose first commit was not finished."""
 
-    scanned: list[int] = field(default_factory=list)
-    rebuilt: list[int] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    scanned: list[int] = msgspec.field(default_factory=list)
+    rebuilt: list[int] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
 
 
 def open_blocks(

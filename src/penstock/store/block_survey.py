@@ -15,7 +15,8 @@ Called by recovery, under the store's lock file.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+
+import msgspec
 
 from penstock.errors import CorruptStore, FormatError
 from penstock.format.block import (
@@ -39,8 +40,7 @@ GENERATIONS_TRIED = 64
 """A block whose header is lost is tried with these many generations of its checksum seed."""
 
 
-@dataclass(slots=True)
-class Survey:
+class Survey(msgspec.Struct):
     """A directory in its parts."""
 
     salt: int
@@ -51,10 +51,10 @@ class Survey:
     """The blocks that have an index file."""
 
     temporaries: list[str]
-    tombstones: SequenceSet = field(default_factory=SequenceSet)
+    tombstones: SequenceSet = msgspec.field(default_factory=SequenceSet)
     """What the indexes of missing blocks tell of removed messages."""
 
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
 
     @property
     def readable(self) -> list[int]:

@@ -16,7 +16,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from penstock.clock import Clock
 from penstock.errors import SequenceOutOfOrder, UsageError
@@ -33,8 +35,7 @@ _RECORD_OVERHEAD_BYTES = 64
 """What a record's lengths, trailer and expiry can add to its bytes; as `bulk.append_raw` counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True):
     """What a store takes from the world: the arguments of `FileStore.open` that builders share."""
 
     files: FileSystem
@@ -43,8 +44,7 @@ class Surroundings:
     key: StoreKey | None
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(msgspec.Struct, frozen=True):
     """What a finished builder has written."""
 
     messages: int

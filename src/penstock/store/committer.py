@@ -11,15 +11,16 @@ synced, in that order; after a failure nothing is ever written or acknowledged a
 from __future__ import annotations
 
 import contextlib
+import queue
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from penstock.store.active_block import ActiveBlock, Chunk
 
 
-@dataclass(slots=True)
-class Batch:
+class Batch(msgspec.Struct):
     """What one commit puts on the disk: chunks in order, and what they make durable."""
 
     last_seq: int
@@ -28,7 +29,7 @@ class Batch:
     current: ActiveBlock | None
     """The block that is still being written when the batch is taken."""
 
-    chunks: list[tuple[ActiveBlock, Chunk]] = field(default_factory=list)
+    chunks: list[tuple[ActiveBlock, Chunk]] = msgspec.field(default_factory=list)
 
 
 class Committer:
@@ -40,22 +41,27 @@ class Committer:
         take: Callable[[], Batch | None],
         write: Callable[[Batch], None],
         finish: Callable[[Batch], None],
+        mark: Callable[[Batch], None],
         fail: Callable[[BaseException], None],
         after: Callable[[], None],
     ) -> None:
         """`take` and `finish` take the store's lock themselves; `write` runs without it.
 
-        `after` runs when the commit is over and the next may begin.
+        `mark` runs after `finish`, when nobody waits for it any more, and before the next commit;
+        `after` runs when the next may begin.
         """
         self._after = after
         self._take = take
         self._write = write
         self._finish = finish
+        self._mark = mark
         self._fail = fail
         self._turn = threading.Condition()
         self._busy = False
         self._exclusive_claims = 0
-        self._wanted = threading.Event()
+        # Its queue is one wake-up long: whoever asks while one is on its way adds none.
+        self._wanted: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._is_wanted = False
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._interval_s: float | None = None
@@ -71,8 +77,9 @@ class Committer:
 
     def wake(self) -> None:
         """Ask for a commit soon; does nothing without a thread."""
-        if not self._wanted.is_set():
-            self._wanted.set()
+        if not self._is_wanted:
+            self._is_wanted = True
+            self._wanted.put(None)
 
     def commit(self, *, unless: Callable[[], bool] | None = None) -> bool:
         """Commit what is pending in this thread; False where nothing was.
@@ -88,6 +95,7 @@ class Committer:
                 return False
             self._write(batch)
             self._finish(batch)
+            self._mark(batch)
         except OSError as error:
             self._fail(error)
             return False
@@ -137,17 +145,18 @@ class Committer:
     def stop(self) -> None:
         """End the thread after the commit that it is in."""
         self._stopping = True
-        self._wanted.set()
+        self._wanted.put(None)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         self._thread = None
 
     def _run(self) -> None:
         while True:
-            self._wanted.wait(self._interval_s)
+            with contextlib.suppress(queue.Empty):
+                self._wanted.get(timeout=self._interval_s)
             if self._stopping:
                 return
-            self._wanted.clear()
+            self._is_wanted = False
             # The one place where any error ends: it is told as the store's failure by now.
             with contextlib.suppress(Exception):
                 while self.commit():

@@ -40,6 +40,19 @@ SPARSE_SHARE = 2
 """A block is rewritten when its live records are less than one part in this many of its bytes."""
 
 
+def reclaim_now(engine: Engine, *, thorough: bool) -> int:
+    """Give disk space back now, of all that was removed so far; returns the bytes."""
+    engine.check_writable()
+    with engine.lock:
+        block = engine.active
+        if thorough and block and block.live_disk_bytes < block.bytes - HEADER_BYTES:
+            engine.rotate()
+    engine.flush()
+    engine.background.drain()
+    engine.write_due_indexes()
+    return reclaim(engine, thorough=thorough)
+
+
 def reclaim(engine: Engine, *, thorough: bool = False) -> int:
     """Give back what removals left behind; returns the bytes given back.
 

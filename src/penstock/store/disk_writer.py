@@ -64,8 +64,8 @@ class DiskWriter:
         elif active in self._unsynced:
             self._unsynced.remove(active)
 
-    def write(self, batch: Batch, interval_ns: int, salt: int) -> None:
-        """Write a batch, sync what is to be synced, and mark how far it goes; raises OSError."""
+    def write(self, batch: Batch, interval_ns: int) -> None:
+        """Write a batch and sync what is to be synced; raises OSError."""
         created = False
         for active, chunk in batch.chunks:
             if active.file is None:
@@ -83,6 +83,9 @@ class DiskWriter:
         if created:
             self._files.sync_dir(self._folder)
         self._sync_waiting(batch, interval_ns)
+
+    def mark(self, batch: Batch, salt: int) -> None:
+        """Note how far a batch goes that was written; raises OSError."""
         if not self._volatile:
             self._high_water.write(batch.last_seq, batch.last_time_ns, salt)
 

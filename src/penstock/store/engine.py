@@ -49,9 +49,9 @@ from penstock.store.block_account import Block
 from penstock.store.block_cache import BlockCache
 from penstock.store.committer import Batch, Committer
 from penstock.store.disk_writer import DiskWriter
-from penstock.store.expiry_wheel import ExpiryWheel
+from penstock.store.expiries import Expiries
 from penstock.store.high_water import HighWaterMark
-from penstock.store.interface import DurableCallback, StoreConfig
+from penstock.store.interface import CommitCallback, DurableCallback, StoreConfig
 from penstock.store.ledger import Ledger
 from penstock.store.timekeeping import Timekeeper
 from penstock.store.vfs import FileSystem, write_atomically
@@ -75,6 +75,7 @@ class Engine:
         volatile: bool,
         on_durable: DurableCallback | None,
         on_damage: Callable[[Damage], None] | None,
+        on_commit: CommitCallback | None = None,
     ) -> None:
         self.path = path
         self.config = config
@@ -88,11 +89,9 @@ class Engine:
 
         self.cache = BlockCache(self)
         self.ledger = Ledger(self.cache.load_index, self.cache.open_files)
-        self.ledger.forget_expiry = self.forget_expiry
         self.times = Timekeeper(clock)
-        self.wheel = ExpiryWheel()
-        """What expires when, by the age clock of `times`."""
-
+        self.expiries = Expiries(self.times)
+        self.ledger.forget_expiry = self.expiries.forget
         self.salt = 0
         self.active: Block | None = None
         self.next_number = 1
@@ -120,6 +119,7 @@ class Engine:
         self._data_key: DataKey | None = None
         self._on_durable = on_durable
         self._on_damage = on_damage
+        self._on_commit = on_commit
         self.disk = DiskWriter(files, path, self.high_water, clock, volatile=volatile)
         self.block_changes = 0
         """Counts what makes a sum of the blocks stale: rewritten and removed ones."""
@@ -139,6 +139,7 @@ class Engine:
             take=self.take_batch,
             write=self.write_batch,
             finish=self.finish,
+            mark=self.mark_batch,
             fail=self.fail,
             after=self.housekeep,
         )
@@ -158,9 +159,9 @@ class Engine:
         counting = self.ledger.message_overhead, self.ledger.headers_overhead
         self.ledger = Ledger(self.cache.load_index, self.cache.open_files)
         self.ledger.message_overhead, self.ledger.headers_overhead = counting
-        self.ledger.forget_expiry = self.forget_expiry
+        self.ledger.forget_expiry = self.expiries.forget
         self.times.forget_all()
-        self.wheel.clear()
+        self.expiries.clear()
         self.damage.clear()
         self._writing.clear()
         self.unsealed_index.clear()
@@ -179,6 +180,7 @@ class Engine:
             volatile=self.volatile,
             on_durable=self._on_durable,
             on_damage=self._on_damage,
+            on_commit=self._on_commit,
         )
 
     def shut_down(self) -> None:
@@ -402,15 +404,7 @@ class Engine:
             message_size=size,
         )
         if expires_ns:
-            self.remember_expiry(seq, expires_ns)
-
-    def remember_expiry(self, seq: int, expires_ns: int) -> None:
-        """Have a message removed when its time has come."""
-        self.wheel.add(seq, self.times.due_ns(seq, expires_ns))
-
-    def forget_expiry(self, seq: int, expires_ns: int) -> None:
-        """A message with a time to live is gone before it."""
-        self.wheel.remove(seq, self.times.due_ns(seq, expires_ns))
+            self.expiries.remember(seq, expires_ns)
 
     def append_many(self, messages: list[tuple[bytes, bytes, bytes]], timestamp_ns: int) -> None:
         """Append plain messages with the next sequences, crossing blocks where they are full."""
@@ -511,7 +505,15 @@ class Engine:
 
     def write_batch(self, batch: Batch) -> None:
         """Write and sync a batch; runs without the lock, one at a time."""
-        self.disk.write(batch, self.config.sync_interval_ns, self.salt)
+        started_ns = self.clock.monotonic_ns()
+        self.disk.write(batch, self.config.sync_interval_ns)
+        if self._on_commit is not None:
+            seconds = (self.clock.monotonic_ns() - started_ns) / 1e9
+            self._on_commit(max(batch.last_seq - self.durable_seq, 0), seconds)
+
+    def mark_batch(self, batch: Batch) -> None:
+        """Note in the high-water mark how far a batch goes."""
+        self.disk.mark(batch, self.salt)
 
     def finish(self, batch: Batch) -> None:
         """Release what a batch made durable."""

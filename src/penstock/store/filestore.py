@@ -23,7 +23,6 @@ from penstock.errors import (
     SequenceOutOfOrder,
     UsageError,
 )
-from penstock.format.block import HEADER_BYTES
 from penstock.format.damage import Damage
 from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.format.layout import LOCK_NAME
@@ -33,9 +32,11 @@ from penstock.store import questions, removal, retention
 from penstock.store.block_files import StoredMessage
 from penstock.store.building import make_folders
 from penstock.store.checkpoint import drop_checkpoint, write_checkpoint
-from penstock.store.compaction import reclaim
+from penstock.store.compaction import reclaim, reclaim_now
 from penstock.store.engine import Engine
+from penstock.store.intake import Intake
 from penstock.store.interface import (
+    CommitCallback,
     DurableCallback,
     FilteredState,
     NewMessage,
@@ -45,6 +46,7 @@ from penstock.store.interface import (
     SubjectState,
 )
 from penstock.store.migration import migrate_json_lines
+from penstock.store.outtake import Outtake
 from penstock.store.recovery import recover
 from penstock.store.repair import RepairReport, repair_blocks
 from penstock.store.snapshot import snapshot_chunks
@@ -76,6 +78,7 @@ class FileStore:
         threaded: bool = True,
         on_durable: DurableCallback | None = None,
         on_damage: Callable[[Damage], None] | None = None,
+        on_commit: CommitCallback | None = None,
     ) -> FileStore:
         """Open a stream's directory, making it where there is none.
 
@@ -97,6 +100,7 @@ class FileStore:
             volatile=False,
             on_durable=on_durable,
             on_damage=on_damage,
+            on_commit=on_commit,
         )
         try:
             engine.check_key(config)
@@ -124,6 +128,11 @@ class FileStore:
         return self._engine.config
 
     @property
+    def last_seq(self) -> int:
+        """The highest sequence that was given to a message."""
+        return self._engine.ledger.last_seq
+
+    @property
     def durable_seq(self) -> int:
         """Everything up to here is on stable storage."""
         return self._engine.durable_seq
@@ -141,23 +150,35 @@ class FileStore:
     # Writing
 
     def store(
-        self, subject: bytes, headers: bytes, payload: bytes, *, expires_ns: int = 0
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        *,
+        expires_ns: int = 0,
+        keep: int = 0,
     ) -> tuple[int, int]:
         """Keep a message under the next sequence; give (sequence, time)."""
         engine = self._engine
         with engine.lock:
             engine.check_writable()
-            size = engine.ledger.message_size(subject, headers, payload)
-            retention.refuse(engine, subject, size, len(headers) + len(payload))
+            retention.refuse(engine, subject, headers, payload, keep=keep)
             seq = engine.ledger.last_seq + 1
             now_ns = engine.times.stamp(seq, engine.ledger.last_time_ns)
             engine.append(
                 subject, headers, payload, seq=seq, timestamp_ns=now_ns, expires_ns=expires_ns
             )
-            retention.enforce_subject(engine)
-            retention.enforce_totals(engine)
+            retention.enforce(engine, keep)
         engine.changed()
         return seq, now_ns
+
+    def intake(self) -> Intake:
+        """Give the quick way in for plain messages; good until `reset` or `restore`."""
+        return Intake(self._engine)
+
+    def outtake(self) -> Outtake:
+        """Give the quick way out for message after message; good until `reset` or `restore`."""
+        return Outtake(self._engine)
 
     def store_raw(
         self,
@@ -168,14 +189,21 @@ class FileStore:
         seq: int,
         timestamp_ns: int,
         expires_ns: int = 0,
+        keep: int = 0,
+        is_refusable: bool = False,
     ) -> None:
-        """Keep a message under a given sequence, above the last, and time."""
+        """Keep a message under a given sequence, above the last, and time.
+
+        `keep` as in `store`. Without `is_refusable` no limit refuses it: the oldest give way.
+        """
         engine = self._engine
         with engine.lock:
             engine.check_writable()
             if seq <= engine.ledger.last_seq:
                 raise SequenceOutOfOrder(seq, engine.ledger.last_seq)
             retention.check_sequence(seq)
+            if is_refusable:
+                retention.refuse(engine, subject, headers, payload, keep=keep)
             engine.times.note(seq)
             engine.append(
                 subject,
@@ -185,11 +213,16 @@ class FileStore:
                 timestamp_ns=timestamp_ns,
                 expires_ns=expires_ns,
             )
-            retention.enforce_subject(engine)
-            retention.enforce_totals(engine)
+            retention.enforce(engine, keep)
         engine.changed()
 
-    def store_batch(self, messages: Sequence[NewMessage]) -> tuple[int, int]:
+    def store_batch(
+        self,
+        messages: Sequence[NewMessage],
+        *,
+        expires_ns: Sequence[int] = (),
+        keep: Sequence[int] = (),
+    ) -> tuple[int, int]:
         """Keep all of them or, where one is refused, none; give (first, last sequence)."""
         engine = self._engine
         batch = list(messages)
@@ -197,55 +230,21 @@ class FileStore:
             raise UsageError("an empty batch")
         with engine.lock:
             engine.check_writable()
-            self._check_batch(batch)
+            retention.refuse_batch(engine, batch)
             first = engine.ledger.last_seq + 1
             now_ns = engine.times.stamp(first, engine.ledger.last_time_ns)
-            if self.config.compression is Compression.NONE and self.config.cipher is Cipher.NONE:
+            sealed = (self.config.compression, self.config.cipher)
+            if sealed == (Compression.NONE, Cipher.NONE) and not (expires_ns or keep):
                 engine.append_many(batch, now_ns)
             else:
-                for place, (subject, headers, payload) in enumerate(batch):
-                    engine.append(
-                        subject,
-                        headers,
-                        payload,
-                        seq=first + place,
-                        timestamp_ns=now_ns,
-                        expires_ns=0,
-                    )
-                    retention.enforce_subject(engine)
+                for place, message in enumerate(batch):
+                    seq, expiry_ns = first + place, expires_ns[place] if expires_ns else 0
+                    engine.append(*message, seq=seq, timestamp_ns=now_ns, expires_ns=expiry_ns)
+                    retention.enforce(engine, keep[place] if keep else 0)
             retention.enforce_totals(engine)
             last = engine.ledger.last_seq
         engine.changed()
         return first, last
-
-    def _check_batch(self, batch: list[NewMessage]) -> None:
-        """Refuse a batch before anything of it is stored."""
-        config = self.config
-        largest = self._engine.ledger.measure_batch(batch)
-        if 0 < config.max_msg_bytes < largest:
-            raise LimitReached("message size", config.max_msg_bytes)
-        if config.discard == "new":
-            ledger = self._engine.ledger
-            growth = self._growth(batch) if config.max_msgs_per_subject > 0 else len(batch)
-            if growth and 0 < config.max_msgs < ledger.messages + growth:
-                raise LimitReached("maximum messages", config.max_msgs)
-            size = sum(ledger.message_size(*message) for message in batch)
-            if 0 < config.max_bytes < ledger.bytes + size:
-                raise LimitReached("maximum bytes", config.max_bytes)
-
-    def _growth(self, batch: list[NewMessage]) -> int:
-        """Tell by how many messages a batch makes the stream longer: a full subject drops one."""
-        counts: dict[bytes, int] = {}
-        growth = 0
-        per_subject = self.config.max_msgs_per_subject
-        for subject, _, _ in batch:
-            count = counts.get(subject, self._engine.ledger.table.count(subject))
-            if count < per_subject:
-                counts[subject] = count + 1
-                growth += 1
-            elif self.config.discard_new_per_subject:
-                raise LimitReached("maximum messages per subject", per_subject)
-        return growth
 
     def skip(self, count: int = 1) -> int:
         """Pass over sequences without messages; give the last of them."""
@@ -446,9 +445,16 @@ class FileStore:
         """Remove a message and overwrite its bytes on the disk before returning."""
         return removal.erase(self._engine, seq)
 
-    def purge(self, subjects: SubjectFilter | None = None, *, seq: int = 0, keep: int = 0) -> int:
-        """Remove the wanted messages below `seq` (0: all), but the newest `keep`; durably."""
-        return removal.purge(self._engine, subjects, seq=seq, keep=keep)
+    def purge(
+        self,
+        subjects: SubjectFilter | None = None,
+        *,
+        seq: int = 0,
+        keep: int = 0,
+        durable: bool = True,
+    ) -> int:
+        """Remove the wanted messages below `seq` (0: all), but the newest `keep`."""
+        return removal.purge(self._engine, subjects, seq=seq, keep=keep, durable=durable)
 
     def compact(self, seq: int) -> int:
         """Remove everything below `seq`, which becomes the first sequence even if it is new."""
@@ -469,6 +475,11 @@ class FileStore:
             engine.changed()
         return removed
 
+    def due(self, count_max: int) -> list[int]:
+        """Give the first of what has outlived its time, for an owner who removes it."""
+        with self._engine.lock:
+            return retention.due(self._engine, count_max)
+
     def next_expiry_ns(self) -> int | None:
         """Tell when `expire` may have something to do next, or None."""
         with self._engine.lock:
@@ -479,16 +490,7 @@ class FileStore:
 
         A thorough one leaves nothing of what was removed, in the block being written neither.
         """
-        engine = self._engine
-        engine.check_writable()
-        with engine.lock:
-            block = engine.active
-            if thorough and block and block.live_disk_bytes < block.bytes - HEADER_BYTES:
-                engine.rotate()
-        engine.flush()
-        engine.background.drain()
-        engine.write_due_indexes()
-        return reclaim(engine, thorough=thorough)
+        return reclaim_now(self._engine, thorough=thorough)
 
     def repair(self, progress: Callable[[BlockCheck], None] | None = None) -> RepairReport:
         """Build again all that is derived, and rewrite what is damaged, keeping its bytes aside.
@@ -542,9 +544,7 @@ class FileStore:
         """
         engine = self._engine
         engine.shut_down()
-        replacement = FileStore.open_engine(engine)
-        self._engine = replacement[0]
-        self.report = replacement[1]
+        self._engine, self.report = FileStore.open_engine(engine)
         self._engine.reclaim_job = self._reclaim
         self._engine.checkpoint_job = self._checkpoint_if_due
         return self.report

@@ -19,8 +19,9 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from penstock.clock import Clock, SystemClock
 from penstock.errors import UsageError
@@ -38,7 +39,7 @@ from penstock.format.golang.directory import GoStreamReader, is_go_stream_direct
 from penstock.format.golang.metadata import GoConsumer
 from penstock.format.layout import CONSUMERS_NAME, IMPORT_NAME, consumer_state_name
 from penstock.store.building import StoreBuilder, Surroundings, check_vacant, folder_beside
-from penstock.store.interface import RawMessage, StoreConfig
+from penstock.store.interface import NEVER_NS, RawMessage, StoreConfig
 from penstock.store.vfs import FileSystem, OsFileSystem, write_atomically
 
 Progress = Callable[[int, int], None]
@@ -46,7 +47,6 @@ Progress = Callable[[int, int], None]
 
 _SECOND_NS = 1_000_000_000
 _TTL_HEADER = b"\r\nNats-TTL:"
-_KEPT_FOREVER = _TTL_HEADER + b" never\r\n"
 _DURATION = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h)")
 _UNIT_NS = {
     "ns": 1,
@@ -73,8 +73,7 @@ _BEYOND_A_STORE = (
 """Features of a stream, by their name in its configuration, that a store alone does not have."""
 
 
-@dataclass(slots=True)
-class ImportReport:
+class ImportReport(msgspec.Struct):
     """What an import brought over, and what it could not."""
 
     stream: str
@@ -88,16 +87,16 @@ class ImportReport:
     expiring: int = 0
     """Messages with a time to live."""
 
-    consumers: list[str] = field(default_factory=list)
+    consumers: list[str] = msgspec.field(default_factory=list)
     """Consumers whose state was brought over."""
 
-    damage: list[Damage] = field(default_factory=list)
+    damage: list[Damage] = msgspec.field(default_factory=list)
     """Damage to the source's blocks."""
 
-    problems: list[str] = field(default_factory=list)
+    problems: list[str] = msgspec.field(default_factory=list)
     """Files that could not be used as they are, and why."""
 
-    unsupported: list[str] = field(default_factory=list)
+    unsupported: list[str] = msgspec.field(default_factory=list)
     """What the configuration asks for and the imported store does not do."""
 
     @property
@@ -152,14 +151,11 @@ def _copy_messages(
     progress: Progress | None,
 ) -> None:
     expires = bool(reader.config.get("allow_msg_ttl"))
-    ages = expires and (reader.config.get("max_age") or 0) > 0
-    kept_forever = False
     total = reader.state.messages
     done = 0
     for batch in reader.batches():
         messages = list(_raw_messages(batch, expires=expires))
-        report.expiring += sum(1 for message in messages if message[5])
-        kept_forever = kept_forever or (ages and _KEPT_FOREVER in batch.headers)
+        report.expiring += sum(1 for message in messages if 0 < message[5] < NEVER_NS)
         builder.add(messages)
         done += len(messages)
         if progress is not None:
@@ -167,8 +163,6 @@ def _copy_messages(
     built = builder.finish(
         last_seq=reader.state.last_seq, last_time_ns=reader.state.last_timestamp_ns
     )
-    if kept_forever:
-        report.unsupported.append("Nats-TTL: never (max_age does not spare these messages)")
     report.messages = built.messages
     report.bytes = built.bytes
     report.first_seq = built.first_seq
@@ -202,11 +196,14 @@ def _raw_messages(batch: ColumnBatch, *, expires: bool) -> Iterator[RawMessage]:
 
 
 def _expires_ns(headers: bytes, timestamp_ns: int) -> int:
-    """Tell when a message's time to live ends, 0 for never or for what the server ignores too."""
+    """Tell when a message's time to live ends, 0 for what the server ignores too."""
     _, found, after = headers.partition(_TTL_HEADER)
     if not found:
         return 0
-    seconds = ttl_seconds(after.partition(b"\r\n")[0].decode("utf-8", "replace").strip())
+    text = after.partition(b"\r\n")[0].decode("utf-8", "replace").strip()
+    if text.lower() == "never":
+        return NEVER_NS
+    seconds = ttl_seconds(text)
     return timestamp_ns + seconds * _SECOND_NS if seconds > 0 else 0
 
 

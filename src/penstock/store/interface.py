@@ -7,9 +7,10 @@ bytes. A filter is a `SubjectFilter`, or None for every message.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
+
+import msgspec
 
 from penstock.errors import UsageError
 from penstock.format.damage import Damage
@@ -26,6 +27,10 @@ RawMessage = tuple[int, int, bytes, bytes, bytes, int]
 """(seq, timestamp_ns, subject, headers, payload, expires_ns) of a message that keeps its place."""
 
 
+NEVER_NS = 2**63 - 1
+"""As the time at which a message expires: not even the maximum age removes it."""
+
+
 class Discard(StrEnum):
     """Which message gives way when a limit is reached."""
 
@@ -33,8 +38,7 @@ class Discard(StrEnum):
     NEW = "new"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreConfig:
+class StoreConfig(msgspec.Struct, frozen=True):
     """What a store keeps, and how. Limits of 0 or less mean none."""
 
     name: str = "stream"
@@ -52,6 +56,9 @@ class StoreConfig:
     discard: Discard = Discard.OLD
     discard_new_per_subject: bool = False
     """With discard new: a full subject refuses, rather than dropping its oldest message."""
+
+    hands_over_expired: bool = False
+    """What has outlived its time stays until its owner, who asks for it with `due`, removes it."""
 
     block_bytes: int = BLOCK_BYTES_DEFAULT
     sync_interval_ns: int = 0
@@ -75,8 +82,7 @@ class StoreConfig:
             raise UsageError("discard_new_per_subject needs discard new and max_msgs_per_subject")
 
 
-@dataclass(frozen=True, slots=True)
-class StoreState:
+class StoreState(msgspec.Struct, frozen=True):
     """A stream in numbers."""
 
     messages: int
@@ -96,8 +102,7 @@ class StoreState:
     """Damage that was found and not yet repaired."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilteredState:
+class FilteredState(msgspec.Struct, frozen=True):
     """The messages that a filter wants, from a sequence on."""
 
     messages: int
@@ -105,8 +110,7 @@ class FilteredState:
     last_seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class SubjectState:
+class SubjectState(msgspec.Struct, frozen=True):
     """One subject's messages."""
 
     messages: int
@@ -114,20 +118,19 @@ class SubjectState:
     last_seq: int
 
 
-@dataclass(slots=True)
-class RecoveryReport:
+class RecoveryReport(msgspec.Struct):
     """What opening a store found and did."""
 
     path: str
     blocks: int = 0
     checkpoint_used: bool = False
-    scanned_blocks: list[int] = field(default_factory=list)
-    rebuilt_indexes: list[int] = field(default_factory=list)
+    scanned_blocks: list[int] = msgspec.field(default_factory=list)
+    rebuilt_indexes: list[int] = msgspec.field(default_factory=list)
     torn_bytes: int = 0
     """Bytes after the last whole record of the last block: never acknowledged, kept aside."""
 
-    damage: list[Damage] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    damage: list[Damage] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
     migrated_messages: int = 0
     duration_ns: int = 0
 
@@ -143,9 +146,18 @@ class StreamStore(Protocol):
     # Writing. Nothing is durable before `flush` or the durable callback says so.
 
     def store(
-        self, subject: bytes, headers: bytes, payload: bytes, *, expires_ns: int = 0
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        *,
+        expires_ns: int = 0,
+        keep: int = 0,
     ) -> tuple[int, int]:
-        """Keep a message under the next sequence; give (sequence, time)."""
+        """Keep a message under the next sequence; give (sequence, time).
+
+        `keep` is how many of its subject's messages stay, this one included; 0 for all.
+        """
         ...
 
     def store_raw(
@@ -157,12 +169,26 @@ class StreamStore(Protocol):
         seq: int,
         timestamp_ns: int,
         expires_ns: int = 0,
+        keep: int = 0,
+        is_refusable: bool = False,
     ) -> None:
-        """Keep a message under a given sequence, above the last, and time."""
+        """Keep a message under a given sequence, above the last, and time.
+
+        `keep` as in `store`. Without `is_refusable` no limit refuses it: the oldest give way.
+        """
         ...
 
-    def store_batch(self, messages: Sequence[NewMessage]) -> tuple[int, int]:
-        """Keep all of them or, where one is refused, none; give (first, last sequence)."""
+    def store_batch(
+        self,
+        messages: Sequence[NewMessage],
+        *,
+        expires_ns: Sequence[int] = (),
+        keep: Sequence[int] = (),
+    ) -> tuple[int, int]:
+        """Keep all of them or, where one is refused, none; give (first, last sequence).
+
+        What `store` has for one message is given for each of them, or for none.
+        """
         ...
 
     def skip(self, count: int = 1) -> int:
@@ -251,8 +277,18 @@ class StreamStore(Protocol):
         """Remove a message and overwrite its bytes on the disk before returning."""
         ...
 
-    def purge(self, subjects: SubjectFilter | None = None, *, seq: int = 0, keep: int = 0) -> int:
-        """Remove the wanted messages below `seq` (0: all), but the newest `keep`."""
+    def purge(
+        self,
+        subjects: SubjectFilter | None = None,
+        *,
+        seq: int = 0,
+        keep: int = 0,
+        durable: bool = True,
+    ) -> int:
+        """Remove the wanted messages below `seq` (0: all), but the newest `keep`.
+
+        It is `durable` when this returns, or with the next commit.
+        """
         ...
 
     def compact(self, seq: int) -> int:
@@ -265,6 +301,10 @@ class StreamStore(Protocol):
 
     def expire(self) -> int:
         """Remove what has outlived its time; give how many."""
+        ...
+
+    def due(self, count_max: int) -> list[int]:
+        """Give the first of what has outlived its time, for an owner who removes it."""
         ...
 
     # Living
@@ -292,3 +332,6 @@ class StreamStore(Protocol):
 
 DurableCallback = Callable[[int], None]
 """Called with the durable sequence after each commit, from the thread that committed."""
+
+CommitCallback = Callable[[int, float], None]
+"""Called with the messages and the seconds of each commit, from the thread that committed."""

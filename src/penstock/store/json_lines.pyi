@@ -1,13 +1,13 @@
 """The old layout's `messages.jsonl`: one JSON object a line, read as a stream of messages."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from penstock.store.interface import RawMessage
 from penstock.store.vfs import File
 
-@dataclass(frozen=True, slots=True)
-class TornLine:
+class TornLine(msgspec.Struct, frozen=True):
     """A last line without its end that cannot be read: the write that was cut off."""
 
     offset: int

@@ -23,9 +23,10 @@ read before it opens.
 import binascii
 import json
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+
+import msgspec
 
 from libc.stdint cimport int64_t
 
@@ -52,8 +53,7 @@ cdef Py_ssize_t ZONE_CHARACTERS = len("+00:00")
 cdef Py_ssize_t FRACTION_DIGITS_MAX = 9
 
 
-@dataclass(frozen=True, slots=True)
-class TornLine:
+class TornLine(msgspec.Struct, frozen=True):
     """A last line without its end that cannot be read: the write that was cut off."""
 
     offset: int

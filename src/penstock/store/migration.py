@@ -18,7 +18,8 @@ Called once, by the opening of a store, under its lock and before recovery.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+
+import msgspec
 
 from penstock.errors import CorruptStore
 from penstock.format.layout import (
@@ -40,12 +41,11 @@ from penstock.store.vfs import remove_tree, write_atomically
 COMPLETE_NAME = "COMPLETE"
 
 
-@dataclass(slots=True)
-class Migration:
+class Migration(msgspec.Struct):
     """What a migration did."""
 
     messages: int = 0
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
 
 
 def migrate_json_lines(engine: Engine) -> Migration:

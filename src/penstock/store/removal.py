@@ -81,7 +81,14 @@ def _noise_like(data: bytes, seed: int, random_bytes: Callable[[int], bytes]) ->
     )
 
 
-def purge(engine: Engine, subjects: SubjectFilter | None, *, seq: int = 0, keep: int = 0) -> int:
+def purge(
+    engine: Engine,
+    subjects: SubjectFilter | None,
+    *,
+    seq: int = 0,
+    keep: int = 0,
+    durable: bool = True,
+) -> int:
     """Remove the wanted messages below `seq` (0: all of them), but the newest `keep`."""
     with engine.lock:
         engine.check_writable()
@@ -92,13 +99,15 @@ def purge(engine: Engine, subjects: SubjectFilter | None, *, seq: int = 0, keep:
             # Before its subjects go: a sealed block takes their names along.
             engine.seal_active()
             ledger.clear()
-            engine.wheel.clear()
+            engine.expiries.clear()
         else:
             last = seq - 1 if seq else ledger.last_seq
-            wanted = count_from(ledger, subjects, 0)
-            limit = max(wanted - keep, 0) if keep else -1
+            limit = max(count_from(ledger, subjects, 0) - keep, 0) if keep else -1
             removed = ledger.remove_range(0, last, subjects, limit)[0]
-    engine.flush()
+    if durable:
+        engine.flush()
+    else:
+        engine.changed()
     engine.background.submit(engine.reclaim_job)
     return removed
 

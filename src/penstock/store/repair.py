@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from penstock.format.damage import Damage
 from penstock.format.layout import block_name, index_name
@@ -21,18 +22,17 @@ from penstock.store.engine import Engine
 from penstock.store.interface import RecoveryReport
 
 
-@dataclass(slots=True)
-class RepairReport:
+class RepairReport(msgspec.Struct):
     """What a repair found and did."""
 
-    rebuilt_indexes: list[int] = field(default_factory=list)
+    rebuilt_indexes: list[int] = msgspec.field(default_factory=list)
     torn_bytes: int = 0
-    rewritten_blocks: list[int] = field(default_factory=list)
-    unreadable_blocks: list[int] = field(default_factory=list)
+    rewritten_blocks: list[int] = msgspec.field(default_factory=list)
+    unreadable_blocks: list[int] = msgspec.field(default_factory=list)
     """Blocks of which nothing could be read: moved to quarantine/."""
 
-    losses: list[Damage] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    losses: list[Damage] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
 
 
 def repair_blocks(

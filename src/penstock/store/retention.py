@@ -6,10 +6,14 @@ written as tombstones with the next commit.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 from penstock.errors import LimitReached, UsageError
 from penstock.limits import SEQUENCE_MAX
 from penstock.store.engine import Engine
-from penstock.store.interface import Discard
+from penstock.store.interface import Discard, NewMessage
+from penstock.store.questions import find_next
 
 EXPIRE_BATCH = 4096
 """Messages whose time to live ran out that are removed in one go."""
@@ -21,22 +25,60 @@ def check_sequence(seq: int) -> None:
         raise UsageError(f"sequence {seq} is above the highest there can be ({SEQUENCE_MAX})")
 
 
-def refuse(engine: Engine, subject: bytes, size: int, body_bytes: int) -> None:
-    """Raise LimitReached where a message may not come in; `size` is what it would count for."""
+def refuse(
+    engine: Engine, subject: bytes, headers: bytes, payload: bytes, *, keep: int = 0
+) -> None:
+    """Raise LimitReached where a message may not come in.
+
+    One that leaves only `keep` of its subject makes the room that it needs there.
+    """
     config = engine.config
     ledger = engine.ledger
-    if 0 < config.max_msg_bytes < body_bytes:
+    if 0 < config.max_msg_bytes < len(headers) + len(payload):
         raise LimitReached("message size", config.max_msg_bytes)
     if config.discard is not Discard.NEW:
         return
     full_subject = 0 < config.max_msgs_per_subject <= ledger.table.count(subject)
-    if full_subject and config.discard_new_per_subject:
+    if full_subject and config.discard_new_per_subject and not keep:
         raise LimitReached("maximum messages per subject", config.max_msgs_per_subject)
     # A full subject gives up its oldest message, so the total does not grow.
     if not full_subject and 0 < config.max_msgs <= ledger.messages:
         raise LimitReached("maximum messages", config.max_msgs)
+    size = ledger.message_size(subject, headers, payload)
     if 0 < config.max_bytes < ledger.bytes + size:
         raise LimitReached("maximum bytes", config.max_bytes)
+
+
+def refuse_batch(engine: Engine, batch: list[NewMessage]) -> None:
+    """Raise LimitReached where one of a batch may not come in, before anything of it is stored."""
+    config = engine.config
+    ledger = engine.ledger
+    largest = ledger.measure_batch(batch)
+    if 0 < config.max_msg_bytes < largest:
+        raise LimitReached("message size", config.max_msg_bytes)
+    if config.discard is not Discard.NEW:
+        return
+    growth = _growth(engine, batch) if config.max_msgs_per_subject > 0 else len(batch)
+    if growth and 0 < config.max_msgs < ledger.messages + growth:
+        raise LimitReached("maximum messages", config.max_msgs)
+    size = sum(ledger.message_size(*message) for message in batch)
+    if 0 < config.max_bytes < ledger.bytes + size:
+        raise LimitReached("maximum bytes", config.max_bytes)
+
+
+def _growth(engine: Engine, batch: list[NewMessage]) -> int:
+    """Tell by how many messages a batch makes the stream longer: a full subject drops one."""
+    counts: dict[bytes, int] = {}
+    growth = 0
+    per_subject = engine.config.max_msgs_per_subject
+    for subject, _, _ in batch:
+        count = counts.get(subject, engine.ledger.table.count(subject))
+        if count < per_subject:
+            counts[subject] = count + 1
+            growth += 1
+        elif engine.config.discard_new_per_subject:
+            raise LimitReached("maximum messages per subject", per_subject)
+    return growth
 
 
 def enforce_totals(engine: Engine) -> int:
@@ -54,12 +96,19 @@ def enforce_totals(engine: Engine) -> int:
     return removed
 
 
-def enforce_subject(engine: Engine) -> int:
-    """Remove the oldest messages of the subject that was appended to last."""
-    keep = engine.config.max_msgs_per_subject
-    if keep <= 0:
-        return 0
-    return engine.ledger.trim_subject(engine.ledger.appended_item, keep)
+def enforce(engine: Engine, keep: int = 0) -> None:
+    """Remove what the message that was appended last leaves no room for.
+
+    Of its subject only `keep` stay then, 0 for as many as the configuration says.
+    """
+    _trim_subject(engine, engine.config.max_msgs_per_subject)
+    enforce_totals(engine)
+    _trim_subject(engine, keep)
+
+
+def _trim_subject(engine: Engine, keep: int) -> None:
+    if keep > 0:
+        engine.ledger.trim_subject(engine.ledger.appended_item, keep)
 
 
 def enforce_all(engine: Engine) -> int:
@@ -74,34 +123,71 @@ def enforce_all(engine: Engine) -> int:
 
 def expire(engine: Engine) -> int:
     """Remove what is older than the maximum age or has outlived its own time."""
+    if engine.config.hands_over_expired:
+        return 0
     ledger = engine.ledger
-    times = engine.times
-    now_ns = times.age_now_ns()
+    now_ns = engine.times.age_now_ns()
     removed = 0
-    age_ns = engine.config.max_age_ns
-    while (
-        age_ns > 0
-        and ledger.messages
-        and times.born_ns(ledger.first_seq, ledger.first_time_ns) + age_ns <= now_ns
-    ):
-        if not ledger.remove(ledger.first_seq):
+    for seq in _aged(engine, now_ns):
+        if not ledger.remove(seq):
             break
         removed += 1
-    while due := engine.wheel.expire(now_ns, EXPIRE_BATCH):
-        for seq in due:
+    while expired := engine.expiries.wheel.expire(now_ns, EXPIRE_BATCH):
+        for seq in expired:
             removed += 1 if ledger.remove(seq) else 0
-    times.forget_before(ledger.first_seq)
+    engine.times.forget_before(ledger.first_seq)
     return removed
+
+
+def due(engine: Engine, count_max: int) -> list[int]:
+    """Give the first of what has outlived its time; whoever asks removes it."""
+    now_ns = engine.times.age_now_ns()
+    found = list(islice(_aged(engine, now_ns), count_max))
+    if len(found) < count_max:
+        found += sorted(engine.expiries.wheel.expire(now_ns, count_max - len(found)))
+    return found
+
+
+def _aged(engine: Engine, now_ns: int) -> Iterator[int]:
+    """Iterate over what is older than the maximum age, oldest first; each may be removed."""
+    age_ns = engine.config.max_age_ns
+    seq = 0
+    while age_ns > 0 and (found := _next_ageing(engine, seq)) is not None:
+        seq, time_ns = found
+        if engine.times.born_ns(seq, time_ns) + age_ns > now_ns:
+            return
+        yield seq
+        seq += 1
+
+
+def _next_ageing(engine: Engine, seq: int) -> tuple[int, int] | None:
+    """Give sequence and time of the first message from a sequence on that has a maximum age."""
+    ledger = engine.ledger
+    if not ledger.messages:
+        return None
+    seq = max(seq, ledger.first_seq)
+    if seq == ledger.first_seq and seq not in engine.expiries.lasting:
+        return seq, ledger.first_time_ns
+    found = find_next(ledger, None, seq)
+    while found is not None and found in engine.expiries.lasting:
+        _, last = next(engine.expiries.lasting.ranges_between(found, SEQUENCE_MAX))
+        found = find_next(ledger, None, last + 1)
+    if found is None:
+        return None
+    block, _, _ = ledger.place_of(found)
+    index = engine.cache.index_of(block)
+    ordinal = index.ordinal_of(found)
+    assert ordinal is not None, "a live message has its entry"
+    return found, index.entry(ordinal)[3]
 
 
 def next_expiry_ns(engine: Engine) -> int | None:
     """Tell when something may expire next, or None: for whoever sets a timer."""
-    ledger = engine.ledger
     moments = []
-    if engine.config.max_age_ns > 0 and ledger.messages:
-        born_ns = engine.times.born_ns(ledger.first_seq, ledger.first_time_ns)
-        moments.append(born_ns + engine.config.max_age_ns)
-    due = engine.wheel.next_due_ns()
-    if due is not None:
-        moments.append(due)
+    age_ns = engine.config.max_age_ns
+    if age_ns > 0 and (first := _next_ageing(engine, 0)) is not None:
+        moments.append(engine.times.born_ns(*first) + age_ns)
+    due_ns = engine.expiries.wheel.next_due_ns()
+    if due_ns is not None:
+        moments.append(due_ns)
     return engine.times.on_the_wall(min(moments)) if moments else None

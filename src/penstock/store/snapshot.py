@@ -30,7 +30,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from penstock.errors import CorruptStore, FormatError, StoreError, UnsupportedVersion, UsageError
 from penstock.format.damage import Damage
@@ -52,8 +53,7 @@ _END = struct.Struct("<BQ")
 _END_MARK = 0xFF
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotHead:
+class SnapshotHead(msgspec.Struct, frozen=True):
     """What a snapshot says of its stream; `messages` is how many there were when it was taken."""
 
     stream: str
@@ -82,8 +82,7 @@ class SnapshotHead:
 # Taking
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True):
     """The entries of one block that belong to a snapshot: the first `stop`, less the dead ones."""
 
     block: Block
@@ -92,8 +91,7 @@ class _Part:
     dead: bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class _View:
+class _View(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """A stream at one moment. While it is remembered by the engine its blocks stay."""
 
     ledger: Ledger

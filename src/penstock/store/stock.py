@@ -172,4 +172,4 @@ def _fill_wheel(engine: Engine, found: list[FoundBlock]) -> None:
             continue
         for ordinal, seq, expires_ns in index.expiring():
             if not block.dead_at(ordinal):
-                engine.remember_expiry(seq, expires_ns)
+                engine.expiries.remember(seq, expires_ns)

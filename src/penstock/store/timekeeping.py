@@ -17,7 +17,8 @@ Under the store's lock.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+
+import msgspec
 
 from penstock.clock import Clock
 
@@ -25,12 +26,13 @@ LATE_NS = 800_000_000
 """How much the two clocks may part within an era: less than the second that expiry may be late."""
 
 SLACK_NS = 250_000_000
-"""How far below what was measured a new era is set after a jump back, so that stamps that stand
-still until the wall clock has caught up need four eras a second and not one a message."""
+"""How far below what was measured an era is set whose stamps stand still until the wall clock has
+caught up with them after a jump back: they need four eras a second and not one a message. Stamps
+that go with the wall clock need none: that one measurement is below another by what lies between
+the looks at the two clocks must not make messages a quarter of a second younger."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Era:
+class _Era(msgspec.Struct, frozen=True):
     """From `first_seq` on: how far stamps and the wall clock were ahead of the age clock."""
 
     first_seq: int
@@ -74,7 +76,7 @@ class Timekeeper:
         while len(self._eras) > 1 and self._eras[-1].first_seq >= seq:
             # These sequences were given before, and are given again after a cut.
             self._eras.pop()
-        if stamp_ahead < era.stamp_ahead_ns:
+        if stamp_ns > now_ns:
             stamp_ahead -= SLACK_NS
         self._eras.append(_Era(seq, stamp_ahead, wall_ahead))
 

@@ -20,6 +20,9 @@ from typing import Literal, Protocol, TypeAlias
 from penstock.errors import StoreLocked
 from penstock.store.file_starts import read_file_starts
 
+TEMPORARY_SUFFIX = ".tmp"
+"""What ends the name of a file that is not yet what it will be."""
+
 Mode: TypeAlias = Literal["read", "update", "create"]
 """`read`: must exist. `update`: read and write, must exist. `create`: read and write, must not."""
 
@@ -324,7 +327,7 @@ def write_atomically(
     and checks itself need not be durable: after a power cut it may be missing or cut off.
     """
     folder = os.path.dirname(path)
-    temporary = f"{path}.{unique}.tmp"
+    temporary = f"{path}.{unique}{TEMPORARY_SUFFIX}"
     try:
         file = files.open(temporary, "create")
         try:

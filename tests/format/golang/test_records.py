@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from array import array
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock.errors import UsageError
 from penstock.format.columns import ColumnBuilder, Message

@@ -12,7 +12,7 @@ whole seconds on disk. Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from penstock.errors import FormatError
 from penstock.format.golang.cursor import ByteCursor
@@ -22,16 +22,14 @@ _SEQ_MAX = 2**63 - 1
 _SECOND_NS = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class PendingAck:
+class PendingAck(msgspec.Struct, frozen=True):
     """A delivered message that waits for its ack; version 1 does not keep `consumer_seq` (0)."""
 
     consumer_seq: int
     delivered_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class GoConsumerState:
+class GoConsumerState(msgspec.Struct, frozen=True):
     """Where a consumer stands; `pending` and `redelivered` are keyed by stream sequence."""
 
     ack_floor_consumer_seq: int

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from penstock.errors import FormatError
 from penstock.format.columns import ColumnBatch, ColumnBuilder
@@ -37,8 +38,7 @@ _SEQ_MAX = 2**62 - 1
 FolderOpener = Callable[[str], ReadableFolder]
 
 
-@dataclass(frozen=True, slots=True)
-class GoStreamPath:
+class GoStreamPath(msgspec.Struct, frozen=True):
     """Where a stream of Go's server lies."""
 
     account: str

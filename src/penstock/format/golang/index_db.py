@@ -16,7 +16,7 @@ encrypted or not. Whether the index still fits the blocks is for recovery.py to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from penstock.errors import FormatError
 from penstock.format.golang.cursor import ByteCursor
@@ -34,8 +34,7 @@ _BITMAP_BYTES = {1: 64 * 8, 2: 32 * 8}
 _SEQ_MAX = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class GoIndex:
+class GoIndex(msgspec.Struct, frozen=True):
     """What `index.db` says."""
 
     state: StreamState

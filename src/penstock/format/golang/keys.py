@@ -17,9 +17,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher as Keystream
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
@@ -87,8 +87,7 @@ def _open_sealed(cipher: GoCipher, key: bytes, sealed: bytes) -> bytes | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class AssetKey:
+class AssetKey(msgspec.Struct, frozen=True):
     """What a key file holds: the key of one stream, block or consumer."""
 
     cipher: GoCipher

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from penstock.errors import FormatError, WrongKey
 from penstock.format.files import ReadableFolder
@@ -22,8 +23,7 @@ from penstock.format.golang.keys import AssetKey, ServerKey
 from penstock.format.golang.state import FileProblem
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(msgspec.Struct, frozen=True):
     """A configuration (empty if unreadable), the key it was sealed with, and what was wrong."""
 
     config: Mapping[str, Any]  # Any: a JSON document
@@ -31,8 +31,7 @@ class Metadata:
     problems: tuple[FileProblem, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GoConsumer:
+class GoConsumer(msgspec.Struct, frozen=True):
     """A consumer as it stands on disk; `state` is None if there is none or it is unreadable."""
 
     name: str

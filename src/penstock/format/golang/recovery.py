@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from penstock.errors import FormatError
 from penstock.format.columns import ColumnBuilder
@@ -99,13 +100,12 @@ def _misfit(index: GoIndex, blocks: BlockFolder) -> str | None:
     return None
 
 
-@dataclass(slots=True)
-class _Edges:
+class _Edges(msgspec.Struct):
     """What a scanned block tells its neighbours."""
 
     first_ordered_seq: int = 0
     last_ordered_seq: int = 0
-    damage: list[DamagedBytes] = field(default_factory=list)
+    damage: list[DamagedBytes] = msgspec.field(default_factory=list)
 
 
 class _Scan:

@@ -14,8 +14,9 @@ Pure; one `Retention` serves one scan, over blocks in falling order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from penstock.format.columns import ColumnBatch, Message
 from penstock.format.sequence_set import SequenceSet
@@ -24,15 +25,14 @@ _NO_LIMIT = 2**63
 _KEPT_FOREVER = b"\r\nNats-TTL: never\r\n"
 
 
-@dataclass(slots=True)
-class Kept:
+class Kept(msgspec.Struct):
     """What remains of one block."""
 
     messages: int = 0
     bytes: int = 0
     first_seq: int = 0
     first_timestamp_ns: int = 0
-    removed: SequenceSet = field(default_factory=SequenceSet)
+    removed: SequenceSet = msgspec.field(default_factory=SequenceSet)
 
 
 def _limit(config: Mapping[str, Any], name: str) -> int:  # Any: a JSON document

@@ -6,8 +6,9 @@ Values only. Built by index_db.py and recovery.py, shown by directory.py.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from penstock.format.damage import Damage
 from penstock.format.golang.records import DamagedBytes
@@ -22,8 +23,7 @@ class SubjectMatcher(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class StreamState:
+class StreamState(msgspec.Struct, frozen=True):
     """A stream as the server reports it; an empty stream's first sequence is the next to come."""
 
     messages: int
@@ -34,8 +34,7 @@ class StreamState:
     last_timestamp_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class BlockPlan:
+class BlockPlan(msgspec.Struct, frozen=True):
     """What to read of one block: first to last sequence, less the deleted ones."""
 
     number: int
@@ -43,19 +42,17 @@ class BlockPlan:
     bytes: int
     first_seq: int
     last_seq: int
-    deleted: SequenceSet = field(default_factory=SequenceSet)
+    deleted: SequenceSet = msgspec.field(default_factory=SequenceSet)
 
 
-@dataclass(frozen=True, slots=True)
-class FileProblem:
+class FileProblem(msgspec.Struct, frozen=True):
     """A file that could not be used as it is, and why."""
 
     path: str
     reason: str
 
 
-@dataclass(slots=True)
-class ReadReport:
+class ReadReport(msgspec.Struct):
     """What was found wrong so far; reading every block completes it.
 
     `index_problem` says why index.db was not used (None: it was). Without it the blocks were
@@ -65,8 +62,8 @@ class ReadReport:
 
     index_problem: str | None = None
     limits_removed: int = 0
-    files: list[FileProblem] = field(default_factory=list)
-    damage_by_block: dict[int, list[Damage]] = field(default_factory=dict)
+    files: list[FileProblem] = msgspec.field(default_factory=list)
+    damage_by_block: dict[int, list[Damage]] = msgspec.field(default_factory=dict)
 
     @property
     def damage(self) -> list[Damage]:

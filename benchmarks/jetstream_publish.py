@@ -1,0 +1,142 @@
+"""Publishing to streams and getting from them, in turns with nats-server.
+
+Ours syncs before it acknowledges. nats-server runs twice: with its default, which syncs every two
+minutes, and with `sync_interval: always`, which promises what ours promises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.measure import Goal, Row, Sizes, at_least, at_most, folder_in, si
+from penstock.bench.crew import Crew, Run
+from penstock.bench.plan import Kind, Plan, Storage, Target
+from penstock.bench.series import Series, in_turns, ratio, sized
+from penstock.bench.servers import OURS, BenchServer, find_executable, with_jetstream
+
+ROUNDS_MAX = 3
+REFERENCE = "nats-server"
+SYNCED = f"{REFERENCE} synced"
+PAYLOAD_BYTES = 128
+
+
+def _rate(run: Run) -> float:
+    return run.messages_per_second
+
+
+def _median_latency_us(run: Run) -> float:
+    return run.latency_us(50)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is measured, and how it must compare with which server."""
+
+    what: str
+    plan: Plan
+    goals: dict[str, Goal]
+    measure: Callable[[Run], float] = _rate
+    unit: str = "msg/s"
+
+
+def _publish(flying: int, publishers: int = 1, storage: Storage = Storage.FILE) -> Plan:
+    return Plan(
+        Kind.JSPUB,
+        publishers,
+        PAYLOAD_BYTES,
+        publishers,
+        in_flight=flying,
+        streams=publishers,
+        storage=storage,
+    )
+
+
+CASES = [
+    Case(
+        "publish, 1,000 in flight", _publish(1_000), {REFERENCE: at_least(2), SYNCED: at_least(50)}
+    ),
+    Case(
+        "publish, 10,000 in flight",
+        _publish(10_000),
+        {REFERENCE: at_least(2), SYNCED: at_least(50)},
+    ),
+    Case(
+        "publish, one in flight: p50",
+        _publish(1),
+        {SYNCED: at_most(1.1)},
+        _median_latency_us,
+        "µs",
+    ),
+    Case(
+        "publish to memory, 1,000 in flight",
+        _publish(1_000, storage=Storage.MEMORY),
+        {REFERENCE: at_least(3)},
+    ),
+    Case(
+        "64 publishers on 64 streams, 100 in flight each",
+        _publish(100, publishers=64),
+        {SYNCED: at_least(20)},
+    ),
+]
+GET = Case(
+    "direct get by subject, 100 in flight",
+    Plan(Kind.JSGET, 1, PAYLOAD_BYTES, in_flight=100),
+    {REFERENCE: at_least(2)},
+)
+
+
+def run(sizes: Sizes, folder: Path) -> list[Row]:
+    """Measure."""
+    reference = [find_executable(REFERENCE)]
+    subjects = sizes.gotten_subjects
+    getting = replace(
+        GET,
+        what=f"{GET.what}, of {subjects:,}",
+        plan=msgspec.structs.replace(GET.plan, spread=subjects),
+    )
+    with folder_in(folder, "jetstream") as place, contextlib.ExitStack() as stack:
+        servers = {
+            name: stack.enter_context(BenchServer(name, command))
+            for name, command in (
+                ("penstock", with_jetstream(OURS, place / "ours")),
+                (REFERENCE, with_jetstream(reference, place / "theirs")),
+                (SYNCED, with_jetstream(reference, place / "synced", sync="always")),
+            )
+        }
+        crew = stack.enter_context(Crew())
+        return [row for case in (*CASES, getting) for row in _rows(crew, case, servers, sizes)]
+
+
+def _rows(crew: Crew, case: Case, servers: dict[str, BenchServer], sizes: Sizes) -> list[Row]:
+    measured = []
+    for name in ("penstock", *case.goals):
+        target = Target(servers[name].url)
+        plan = sized(crew, case.plan, target, sizes.server_seconds)
+        measured.append(Series(name, target, plan))
+    in_turns(crew, measured, min(sizes.rounds, ROUNDS_MAX))
+    ours, *others = measured
+    return [_row(case, ours, theirs) for theirs in others]
+
+
+def _row(case: Case, ours: Series, theirs: Series) -> Row:
+    our_median, their_median = (
+        _shown(series.median(case.measure), case.unit) for series in (ours, theirs)
+    )
+    return Row(
+        "jetstream",
+        f"{case.what}: of {theirs.name}",
+        ratio(ours, theirs, case.measure),
+        "x",
+        case.goals[theirs.name],
+        f"{our_median}; {theirs.name} {their_median}",
+        {series.name: [case.measure(run) for run in series.runs] for series in (ours, theirs)},
+    )
+
+
+def _shown(value: float, unit: str) -> str:
+    return f"{value:.1f} µs" if unit == "µs" else si(value, unit)

@@ -1,0 +1,231 @@
+"""Handlers about consumers: making, changing, showing, listing, pausing and removing them.
+
+Requests for messages are not here: each consumer listens for its own, so that clients learn at once
+where there is none.
+
+Called by the dispatch, on the event loop's thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from penstock import error_codes
+from penstock.api.dispatch import Call
+from penstock.api.requests import (
+    JSApiConsumerPauseRequest,
+    JSApiConsumerResetRequest,
+    JSApiConsumersRequest,
+    JSApiConsumerUnpinRequest,
+)
+from penstock.api.responses import (
+    ConsumerList,
+    ConsumerNames,
+    ConsumerPaused,
+    ConsumerReset,
+    Done,
+)
+from penstock.api.streams import check_empty
+from penstock.consumer.config import CreateConsumerRequest
+from penstock.consumer.consumer import Consumer
+from penstock.consumer.creation import (
+    Address,
+    Form,
+    Surroundings,
+    addressed_config,
+    checked_creation,
+)
+from penstock.consumer.info import ConsumerInfo
+from penstock.consumer.registry import StreamConsumers, consumers_of
+from penstock.consumer.updates import paused_until
+from penstock.consumer.validation import check_group_name
+from penstock.consumer.versioning import for_answer
+from penstock.documents.decoding import decode_plain
+from penstock.documents.encoding import document_of
+from penstock.documents.times import Instant
+from penstock.errors import ApiError, StoreError
+from penstock.limits import CONSUMER_LIST_MAX, CONSUMER_NAMES_MAX
+from penstock.stream.headers import value_of
+from penstock.stream.source_marks import identity_of, short_hash
+
+IDENTITY_HEADER: Final = "Nats-Stream-Identity"
+"""Tells a stream from one that had its name before, for whoever feeds another stream from it."""
+
+
+def _consumers(call: Call) -> StreamConsumers:
+    """Give the consumers of the stream that is named first; raises ApiError."""
+    return consumers_of(call.account.find(call.names[0]))
+
+
+def _found(call: Call) -> Consumer:
+    """Give the consumer that is named second; raises ApiError."""
+    consumer = _consumers(call).find(call.names[1])
+    if consumer is None:
+        raise ApiError(error_codes.CONSUMER_NOT_FOUND)
+    return consumer
+
+
+def _answered(call: Call, consumer: Consumer) -> ConsumerInfo:
+    config = for_answer(consumer.config, call.service.version)
+    return replace(consumer.info(call.service.now_ns()), config=config)
+
+
+# Making and changing
+
+
+def create(call: Call) -> dict[str, Any]:
+    """Make a consumer whose name is in the body or made up, or change one."""
+    return _create(call, Address(Form.UNNAMED, *call.names))
+
+
+def create_named(call: Call) -> dict[str, Any]:
+    """Make or change a consumer whose name, and perhaps its filter, is in the subject."""
+    return _create(call, Address(Form.NAMED, *call.names))
+
+
+def create_durable(call: Call) -> dict[str, Any]:
+    """Make or change a durable consumer."""
+    return _create(call, Address(Form.DURABLE, *call.names))
+
+
+def _create(call: Call, address: Address) -> dict[str, Any]:
+    request = call.read(CreateConsumerRequest)
+    server = call.service.limits
+    config = addressed_config(request, address, is_clustered=server.is_clustered)
+    consumers = _consumers(call)
+    identity = identity_of(consumers.stream.created)
+    if config.is_internal:
+        _check_identity(call, identity)
+    # One that is offline is neither there nor may be made anew.
+    consumers.find(config.name)
+    around = Surroundings(
+        consumers.stream.config,
+        consumers.configs,
+        server,
+        call.account.limits,
+        has_interest=lambda subject: _has_interest(call, subject),
+        new_name=lambda: short_hash(call.service.unique_id()),
+    )
+    checked = checked_creation(config, around, action=request.action, pedantic=request.pedantic)
+    change = consumers.create if checked.is_new else consumers.update
+    try:
+        consumer = change(checked.name, checked.config)
+    except (StoreError, OSError) as error:
+        which = f"'{call.account.name} > {address.stream} > {checked.name}'"
+        call.service.log("WRN", f"Consumer create failed for {which}: {error}")
+        reason = "error creating store for consumer"
+        raise ApiError(error_codes.CONSUMER_CREATE, err=reason) from error
+    if config.is_internal:
+        call.answer_headers[IDENTITY_HEADER] = identity
+    return document_of(_answered(call, consumer))
+
+
+def _check_identity(call: Call, identity: str) -> None:
+    """Refuse somebody who means another stream, one that had this name before."""
+    wanted = value_of(call.headers, IDENTITY_HEADER.encode())
+    if wanted and wanted != identity.encode():
+        raise ApiError(error_codes.CONSUMER_STREAM_IDENTITY_MISMATCH, msg=identity)
+
+
+def _has_interest(call: Call, subject: str) -> bool:
+    found = call.account.sublist.matches(subject.encode())
+    return bool(found.plain or found.queues)
+
+
+def delete(call: Call) -> dict[str, Any]:
+    """Remove a consumer."""
+    check_empty(call)
+    _consumers(call).delete(_found(call).name)
+    return document_of(Done(success=True))
+
+
+def pause(call: Call) -> dict[str, Any]:
+    """Have a consumer deliver nothing until a time, or go on."""
+    until = Instant(call.read_if_any(JSApiConsumerPauseRequest).pause_until.time_ns)
+    consumer = _found(call)
+    _consumers(call).update(consumer.name, paused_until(consumer.config, until))
+    remaining_ns = max(until.time_ns - call.service.now_ns(), 0)
+    return document_of(ConsumerPaused(remaining_ns > 0, until, remaining_ns))
+
+
+def unpin(call: Call) -> dict[str, Any]:
+    """Let another client of a group be served."""
+    group = decode_plain(JSApiConsumerUnpinRequest, call.body).group
+    if not group:
+        raise ApiError(error_codes.INVALID_JSON, err="consumer group not specified")
+    check_group_name(group)
+    consumer = _found(call)
+    if group not in consumer.config.priority_groups:
+        raise ApiError(error_codes.CONSUMER_INVALID_PRIORITY_GROUP)
+    consumer.unpin(group)
+    return {}
+
+
+def reset(call: Call) -> dict[str, Any] | None:
+    """Start a consumer again somewhere else; where there is none, nobody answers."""
+    stream_name, name = call.names
+    stream = call.account.streams.get(stream_name)
+    consumer = None if stream is None else consumers_of(stream).consumers.get(name)
+    if consumer is None or call.reply is None:
+        return None
+    try:
+        seq = _reset_to(call, consumer)
+    except ApiError as error:
+        # As one of the consumer's own answers: it is not counted.
+        return {"error": error.document()} | document_of(ConsumerReset())
+    if value_of(call.headers, IDENTITY_HEADER.encode()) is not None:
+        call.answer_headers[IDENTITY_HEADER] = identity_of(consumer.stream.created)
+    return document_of(_answered(call, consumer)) | document_of(ConsumerReset(seq))
+
+
+def _reset_to(call: Call, consumer: Consumer) -> int:
+    request = JSApiConsumerResetRequest()
+    if call.body:
+        request = decode_plain(JSApiConsumerResetRequest, call.body)
+    return consumer.reset(request.seq)
+
+
+# Showing
+
+
+def info(call: Call) -> dict[str, Any]:
+    """Show a consumer."""
+    check_empty(call)
+    return document_of(_answered(call, _found(call)))
+
+
+def _listed(call: Call) -> tuple[StreamConsumers, list[str], int]:
+    """Give a stream's consumers, the names of those that are shown, and the first to show."""
+    offset = max(call.read_if_any(JSApiConsumersRequest).offset, 0)
+    consumers = _consumers(call)
+    shown = [name for name, config in consumers.configs.items() if not config.direct]
+    names = sorted([*shown, *consumers.offline])
+    return consumers, names, min(offset, len(names))
+
+
+def names(call: Call) -> dict[str, Any]:
+    """List the names of a stream's consumers."""
+    _, found, offset = _listed(call)
+    shown = tuple(found[offset : offset + CONSUMER_NAMES_MAX])
+    return document_of(ConsumerNames(len(found), offset, CONSUMER_NAMES_MAX, shown))
+
+
+def list_all(call: Call) -> dict[str, Any]:
+    """Show a stream's consumers."""
+    consumers, found, offset = _listed(call)
+    now_ns = call.service.now_ns()
+    shown: list[ConsumerInfo] = []
+    offline: dict[str, str] = {}
+    for name in found[offset:]:
+        if name in consumers.offline:
+            offline[name] = consumers.offline[name]
+            continue
+        shown.append(consumers.consumers[name].info(now_ns))
+        if len(shown) >= CONSUMER_LIST_MAX:
+            break
+    listed = ConsumerList(
+        len(found), offset, CONSUMER_LIST_MAX, tuple(shown), tuple(offline), offline
+    )
+    return document_of(listed)

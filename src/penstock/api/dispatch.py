@@ -1,0 +1,232 @@
+"""From a request on `$JS.API.>` to its answer.
+
+A request of a known subject gets the handler's document, or an error with the same type. What a
+handler raises as ApiError is the client's to know; anything else is logged and answered as a server
+error. Before a handler is asked, it is known that the server has the level that the client needs
+and that the account has JetStream.
+
+What always holds: a request never raises into the router, and whether it failed is counted.
+
+One thread: the event loop's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from penstock import error_codes
+from penstock.api.responses import beside_error
+from penstock.documents.decoding import decode_request
+from penstock.documents.encoding import to_json
+from penstock.errors import ApiError, PenstockError
+from penstock.limits import API_REQUEST_BYTES_MAX
+from penstock.routing.sublist import Sublist
+from penstock.stream.account import AccountStreams
+from penstock.stream.allowances import ServerLimits
+from penstock.stream.headers import value_of
+from penstock.stream.versioning import is_level_known
+
+API_PREFIX = "$JS.API."
+TYPE_PREFIX = "io.nats.jetstream.api.v1."
+
+_JSON_SPACE = b" \t\r\n"
+
+D = TypeVar("D", bound=msgspec.Struct)
+
+
+class JetStream(Protocol):
+    """What handlers ask of the server beyond an account's streams."""
+
+    version: str
+    strict: bool
+    domain: str
+
+    @property
+    def server_name(self) -> str:
+        """The server's name: standing alone, it leads every stream."""
+        ...
+
+    @property
+    def limits(self) -> ServerLimits:
+        """What the server has for streams, and what is reserved of it."""
+        ...
+
+    @property
+    def payload_bytes_max(self) -> int:
+        """The largest message that clients may publish."""
+        ...
+
+    @property
+    def pending_bytes_max(self) -> int:
+        """Most bytes that may wait for one client."""
+        ...
+
+    def now_ns(self) -> int:
+        """The wall clock."""
+        ...
+
+    def log(self, level: str, text: str) -> None:
+        """Write to the log."""
+        ...
+
+    def unique_id(self) -> str:
+        """Give an id that was never given before."""
+        ...
+
+    def publish(
+        self,
+        sublist: Sublist,
+        subject: bytes,
+        headers: bytes,
+        body: bytes,
+        *,
+        reply: bytes | None = None,
+    ) -> int:
+        """Send something to whoever listens; give to how many."""
+        ...
+
+    def flush(self) -> None:
+        """Send now what was published behind an answer."""
+        ...
+
+    def client_info(self) -> dict[str, Any]:
+        """Tell who is asking."""
+        ...
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Have something done after the answer; the server ends it when it stops."""
+        ...
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One request of an account that has JetStream."""
+
+    service: JetStream
+    account: AccountStreams
+    subject: str
+    names: tuple[str, ...]
+    """What stands in the subject where the endpoint has wildcards."""
+
+    headers: bytes
+    body: bytes
+    reply: bytes | None
+    answer_headers: dict[str, str] = msgspec.field(default_factory=dict)
+    """What the handler has to say beside the answer's document."""
+
+    def read(self, made: type[D]) -> D:
+        """Read the body; raise ApiError."""
+        return decode_request(made, self.body, strict=self.service.strict)
+
+    def read_if_any(self, made: type[D]) -> D:
+        """Read the body where it looks like a document; anything else asks for nothing special."""
+        start = self.body.lstrip(_JSON_SPACE)[:1]
+        return self.read(made) if start in (b"{", b"[") else made()
+
+
+Handler = Callable[[Call], dict[str, Any] | None]
+"""Gives the fields of the answer; None where there is to be none."""
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """One thing that can be asked for."""
+
+    subject: str
+    """Below the prefix, with a `*` for each name; a `>` at the end is one that may have dots."""
+
+    kind: str
+    """Type of the answer, without what all types begin with."""
+
+    handle: Handler
+    is_quiet: bool = False
+    """Nobody is told of requests that went well, nor are they counted."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What became of a request."""
+
+    body: bytes
+    has_failed: bool
+    is_told: bool
+    """It is counted, and whoever watches the API hears of it."""
+
+    headers: bytes = b""
+
+
+class Table:
+    """The endpoints by their subjects."""
+
+    def __init__(self, endpoints: list[Endpoint]) -> None:
+        self._by_size: dict[int, list[tuple[list[str], Endpoint]]] = {}
+        self._open: list[tuple[list[str], Endpoint]] = []
+        for endpoint in endpoints:
+            *front, last = tokens = endpoint.subject.split(".")
+            if last == ">":
+                self._open.append((front, endpoint))
+            else:
+                self._by_size.setdefault(len(tokens), []).append((tokens, endpoint))
+
+    def find(self, subject: str) -> tuple[Endpoint, tuple[str, ...]] | None:
+        """Give the endpoint of a subject below the prefix, and the names in it."""
+        tokens = subject.split(".")
+        for pattern, endpoint in self._by_size.get(len(tokens), ()):
+            names = _names_in(pattern, tokens)
+            if names is not None:
+                return endpoint, names
+        for pattern, endpoint in self._open:
+            front, rest = tokens[: len(pattern)], tokens[len(pattern) :]
+            names = _names_in(pattern, front) if rest else None
+            if names is not None:
+                return endpoint, (*names, ".".join(rest))
+        return None
+
+
+def _names_in(pattern: list[str], tokens: list[str]) -> tuple[str, ...] | None:
+    pairs = list(zip(pattern, tokens, strict=True))
+    if not all(wanted in ("*", token) for wanted, token in pairs):
+        return None
+    return tuple(token for wanted, token in pairs if wanted == "*")
+
+
+def needs_newer(headers: bytes) -> bool:
+    """Tell whether a request asks for a level of the API that this server does not have."""
+    level = value_of(headers, b"Nats-Required-Api-Level")
+    return level is not None and level != b"" and not is_level_known(level.decode("latin-1"))
+
+
+def refusal(kind: str, error: ApiError) -> bytes:
+    """Give the JSON of an answer that is an error."""
+    document = {"type": TYPE_PREFIX + kind, "error": error.document()}
+    return to_json(document | beside_error(kind))
+
+
+def _check(call: Call) -> None:
+    if needs_newer(call.headers):
+        raise ApiError(error_codes.REQUIRED_API_LEVEL)
+    if len(call.body) > API_REQUEST_BYTES_MAX:
+        raise ApiError(error_codes.BAD_REQUEST)
+
+
+def answer(endpoint: Endpoint, call: Call) -> Answer | None:
+    """Handle a request; None where it is met with silence."""
+    try:
+        _check(call)
+        fields = endpoint.handle(call)
+    except ApiError as error:
+        return Answer(refusal(endpoint.kind, error), has_failed=True, is_told=True)
+    except (PenstockError, OSError) as error:
+        call.service.log("ERR", f"JetStream API {call.subject}: {error}")
+        general = ApiError(error_codes.STREAM_GENERAL_ERROR, err=str(error))
+        return Answer(refusal(endpoint.kind, general), has_failed=True, is_told=True)
+    if fields is None:
+        return None
+    body = to_json({"type": TYPE_PREFIX + endpoint.kind} | fields)
+    headers = _header_block(call.answer_headers)
+    return Answer(body, has_failed=False, is_told=not endpoint.is_quiet, headers=headers)
+
+
+def _header_block(values: Mapping[str, str]) -> bytes:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in values.items())
+    return f"NATS/1.0\r\n{lines}\r\n".encode() if lines else b""

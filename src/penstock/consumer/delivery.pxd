@@ -1,0 +1,25 @@
+# From records to receivers; see delivery.pyx.
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from penstock.routing.hub cimport Hub
+from penstock.routing.sublist cimport Frame, Sublist
+
+
+cdef class Courier:
+    cdef Hub hub
+    cdef Sublist sublist
+    # What every reply begins with, and room for the rest behind it.
+    cdef uint8_t* reply
+    cdef size_t reply_start
+
+    # What the last run came to: the next sequence to look at, messages sent, and their sizes.
+    cdef readonly uint64_t cursor
+    cdef readonly uint64_t last_seq
+    cdef readonly int64_t sent
+    cdef readonly int64_t sent_bytes
+
+    cdef size_t _write_reply(
+        self, uint64_t deliveries, uint64_t stream_seq, uint64_t consumer_seq, int64_t time_ns,
+        uint64_t pending,
+    ) noexcept

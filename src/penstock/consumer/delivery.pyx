@@ -1,0 +1,172 @@
+"""From records to receivers: the per-message half of delivery.
+
+A courier writes messages as they lie in the store into the outboxes of whoever listens to a
+subject. Receivers see the subject that a message was stored under, and a reply subject that
+acknowledges it. A run sends many messages of a stream to one subject, and notes each as pending; it
+costs no Python object per message.
+
+What always holds: a message counts as sent, is noted and passed, only if somebody took it.
+
+One thread: the event loop's.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from penstock.consumer.pending cimport Pending
+from penstock.format.record cimport Record
+from penstock.protocol.operations cimport put_number
+from penstock.routing.hub cimport Hub, route_to
+from penstock.routing.link cimport backlog
+from penstock.routing.sublist cimport Frame, Matches, Sublist
+from penstock.store.outtake cimport TAKEN_NONE, TAKEN_UNREAD, Outtake, Taken
+from penstock.subjects cimport SubjectFilter
+
+cdef enum:
+    # Five numbers of up to 20 digits, and the dots between them.
+    NUMBERS_BYTES = 104
+    # A receiver with more than this waiting for its socket is given a rest: what is sent to it
+    # would only lie in memory.
+    BACKLOG_MAX = 4194304
+
+
+cdef bytes _join(const Record* record):
+    # Headers and payload behind each other; in a record the payload's length stands between them.
+    cdef bytes joined = PyBytes_FromStringAndSize(
+        NULL, record.headers_size + record.payload_size
+    )
+    memcpy(PyBytes_AS_STRING(joined), record.headers, record.headers_size)
+    memcpy(
+        PyBytes_AS_STRING(joined) + record.headers_size, record.payload, record.payload_size
+    )
+    return joined
+
+
+RUN_END = 0
+RUN_COUNT = 1
+RUN_BYTES = 2
+RUN_UNREAD = 3
+RUN_NOBODY = 4
+RUN_BEHIND = 5
+
+
+cdef class Courier:
+    """Carries one consumer's messages; see the module."""
+
+    def __init__(self, Hub hub not None, Sublist sublist not None, bytes reply_start not None):
+        """`reply_start` is what the reply subjects of all messages begin with."""
+        self.hub = hub
+        self.sublist = sublist
+        self.reply_start = len(reply_start)
+        self.reply = <unsigned char*>malloc(self.reply_start + NUMBERS_BYTES)
+        if self.reply == NULL:
+            raise MemoryError
+        memcpy(self.reply, <const char*>reply_start, self.reply_start)
+
+    def __dealloc__(self):
+        free(self.reply)
+
+    cdef size_t _write_reply(
+        self, uint64_t deliveries, uint64_t stream_seq, uint64_t consumer_seq, int64_t time_ns,
+        uint64_t pending,
+    ) noexcept:
+        cdef unsigned char* out = self.reply + self.reply_start
+        out += put_number(out, deliveries)
+        out[0] = 46
+        out += 1
+        out += put_number(out, stream_seq)
+        out[0] = 46
+        out += 1
+        out += put_number(out, consumer_seq)
+        out[0] = 46
+        out += 1
+        out += put_number(out, <uint64_t>max(time_ns, 0))
+        out[0] = 46
+        out += 1
+        out += put_number(out, pending)
+        return out - self.reply
+
+    def reply_to(self, uint64_t deliveries, uint64_t stream_seq, uint64_t consumer_seq,
+                 int64_t time_ns, uint64_t pending):
+        """Give the reply subject of a message that is sent in another way."""
+        cdef size_t size = self._write_reply(
+            deliveries, stream_seq, consumer_seq, time_ns, pending
+        )
+        return self.reply[:size]
+
+    def has_interest(self, bytes target not None):
+        """Whether anybody listens to a subject."""
+        cdef Matches found = self.sublist.match(target, len(target))
+        return len(found.plain) > 0 or len(found.queues) > 0
+
+    def is_behind(self, bytes target not None):
+        """Whether so much waits for somebody who listens to a subject that more can wait."""
+        return backlog(self.sublist.match(target, len(target))) > BACKLOG_MAX
+
+    def run(self, Outtake outtake not None, bytes target not None, SubjectFilter subjects, *,
+            uint64_t cursor, uint64_t until, int64_t count_max, int64_t bytes_max,
+            bint first_goes, uint64_t consumer_seq, uint64_t num_pending,
+            Pending pending not None, int64_t now_ns):
+        """Send the messages from `cursor` on to `target`; tell why it came to an end.
+
+        At most `count_max` messages with a size of `bytes_max` together (-1: any), but a first one
+        whatever its size if it `first_goes`; none above `until`. `consumer_seq` is that of the
+        first; `num_pending` counts what is wanted from `cursor` on. What is sent is noted as
+        `pending`.
+        """
+        cdef Matches found = self.sublist.match(target, len(target))
+        cdef Frame frame
+        cdef Taken taken
+        cdef int64_t size
+        cdef bytes joined
+        self.cursor = cursor
+        self.sent = self.sent_bytes = 0
+        if not found.plain and not found.queues:
+            return RUN_NOBODY
+        if outtake.block is not None or backlog(found) > BACKLOG_MAX:
+            # The outtake is taken where this delivery is a consequence of another one.
+            return RUN_BEHIND
+        frame.size_text = frame.headers_text = NULL
+        frame.size_text_size = frame.headers_text_size = 0
+        outtake.begin(subjects, cursor, until)
+        try:
+            while self.sent < count_max:
+                taken = outtake.next()
+                if taken == TAKEN_NONE:
+                    self.cursor = max(self.cursor, until + 1)
+                    return RUN_END
+                self.cursor = outtake.seq
+                if taken == TAKEN_UNREAD:
+                    return RUN_UNREAD
+                num_pending -= num_pending > 0
+                frame.subject = outtake.record.subject
+                frame.subject_size = outtake.record.subject_size
+                frame.reply = self.reply
+                frame.reply_size = self._write_reply(
+                    1, outtake.seq, consumer_seq, outtake.record.timestamp_ns, num_pending
+                )
+                frame.headers_size = outtake.record.headers_size
+                frame.payload_size = outtake.record.headers_size + outtake.record.payload_size
+                if frame.headers_size:
+                    joined = _join(&outtake.record)
+                    frame.payload = <const uint8_t*>PyBytes_AS_STRING(joined)
+                else:
+                    frame.payload = outtake.record.payload
+                size = frame.subject_size + frame.reply_size + frame.payload_size
+                if 0 <= bytes_max < self.sent_bytes + size and (self.sent or not first_goes):
+                    return RUN_BYTES
+                if not route_to(self.hub, found, None, &frame):
+                    return RUN_NOBODY
+                pending.note(outtake.seq, consumer_seq, now_ns)
+                consumer_seq += 1
+                self.last_seq = outtake.seq
+                self.cursor = outtake.seq + 1
+                self.sent += 1
+                self.sent_bytes += size
+                if self.sent & 63 == 0 and backlog(found) > BACKLOG_MAX:
+                    return RUN_BEHIND
+        finally:
+            outtake.end()
+        return RUN_COUNT

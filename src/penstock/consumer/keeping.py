@@ -1,0 +1,165 @@
+"""What consumers must remember, on its way to the disk.
+
+A consumer whose progress has changed is marked. Marked ones are written together some time later,
+by a thread of their own: each as a whole, the newest only. Whoever must know that something is on
+stable storage leaves a callback, and is called when the state of that moment, or a later one, is.
+
+What always holds: states of one consumer are written one after another, in order; a callback is
+called on the event loop, after the write, or never where the write failed.
+
+One thread: the event loop's. Only `_write` runs in the keeper's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol
+
+from penstock.consumer.folders import ConsumerFolder
+from penstock.consumer.pending import unpacked
+from penstock.errors import PenstockError
+from penstock.format.consumer_state import ConsumerState, PendingDelivery, SequencePair
+from penstock.limits import CONSUMER_STATE_INTERVAL_S
+
+
+class Remembered(Protocol):
+    """A consumer as it was at a moment, and where that is kept."""
+
+    @property
+    def folder(self) -> ConsumerFolder | None:
+        """Where it is kept; None for one that is forgotten with the process."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """Give all that must be remembered."""
+        ...
+
+
+class Snapshot:
+    """What a consumer must remember, packed; unpacking is left to the thread that writes it."""
+
+    __slots__ = ("delivered", "floor", "packed", "redelivered")
+
+    def __init__(
+        self,
+        delivered: tuple[int, int],
+        floor: tuple[int, int],
+        packed: bytes,
+        redelivered: dict[int, int],
+    ) -> None:
+        """(Consumer, stream) sequences; `packed` as `Pending.packed` gives it."""
+        self.delivered = delivered
+        self.floor = floor
+        self.packed = packed
+        self.redelivered = redelivered
+
+    def state(self) -> ConsumerState:
+        """Unpack it."""
+        consumer_floor, stream_floor = self.floor
+        consumer_top, stream_top = self.delivered
+        return ConsumerState(
+            SequencePair(*self.delivered),
+            SequencePair(*self.floor),
+            {
+                stream_seq: PendingDelivery(consumer_seq, time_ns)
+                for stream_seq, consumer_seq, time_ns in unpacked(self.packed)
+                if stream_floor < stream_seq <= stream_top
+                and consumer_floor < consumer_seq <= consumer_top
+            },
+            {seq: count for seq, count in self.redelivered.items() if 0 < seq <= stream_top},
+        )
+
+
+class StateKeeper:
+    """Writes what all consumers of a server must remember; see the module."""
+
+    def __init__(
+        self, loop: Callable[[], asyncio.AbstractEventLoop], log: Callable[[str, str], None]
+    ) -> None:
+        self._loop = loop
+        self._log = log
+        self._thread = ThreadPoolExecutor(1, "consumer-state")
+        self._marked: dict[Remembered, list[Callable[[], None]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: Future[None] | None = None
+        self._is_urgent = False
+        self._began_s = 0.0
+        self._pause_s = CONSUMER_STATE_INTERVAL_S
+        """Between two writes that nobody waits for."""
+
+    def mark(self, consumer: Remembered, then: Callable[[], None] | None = None) -> None:
+        """Have a consumer's progress written; call `then` when it is on stable storage."""
+        if consumer.folder is None:
+            if then is not None:
+                then()
+            return
+        callbacks = self._marked.setdefault(consumer, [])
+        if then is not None:
+            callbacks.append(then)
+            if not self._is_urgent:
+                self._is_urgent = True
+                self._loop().call_soon(self._begin)
+        elif self._timer is None:
+            self._timer = self._loop().call_later(self._pause_s, self._begin)
+
+    def forget(self, consumer: Remembered) -> None:
+        """Write nothing more of a consumer that is going to be removed, nor be writing it."""
+        self._marked.pop(consumer, None)
+        if self._writing is not None:
+            self._writing.exception()
+
+    def _begin(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._is_urgent = False
+        if self._writing is not None or not self._marked:
+            return
+        marked, self._marked = self._marked, {}
+        work = [
+            (folder, consumer.snapshot(), callbacks)
+            for consumer, callbacks in marked.items()
+            if (folder := consumer.folder) is not None
+        ]
+        loop = self._loop()
+        self._began_s = loop.time()
+        self._writing = self._thread.submit(self._write, work)
+        self._writing.add_done_callback(lambda done: loop.call_soon_threadsafe(self._end, done))
+
+    def _write(self, work: list[tuple[ConsumerFolder, Snapshot, list[Callable[[], None]]]]) -> None:
+        for folder, snapshot, callbacks in work:
+            try:
+                folder.write_state(snapshot.state())
+            except (PenstockError, OSError) as error:
+                callbacks.clear()
+                self._log("ERR", f"JetStream consumer state {folder.path}: {error}")
+                continue
+            for callback in callbacks:
+                self._loop().call_soon_threadsafe(callback)
+
+    def _end(self, done: Future[None]) -> None:
+        if self._writing is done:
+            self._writing = None
+            # Many pending messages take long to write: most of the time is for delivering.
+            took_s = self._loop().time() - self._began_s
+            self._pause_s = max(CONSUMER_STATE_INTERVAL_S, took_s * 4)
+        if any(self._marked.values()):
+            self._begin()
+        elif self._marked and self._timer is None:
+            self._timer = self._loop().call_later(self._pause_s, self._begin)
+
+    def settle(self, consumer: Remembered) -> None:
+        """Write a consumer's progress now, if it is marked, before returning."""
+        if self._writing is not None:
+            self._writing.exception()
+        callbacks = self._marked.pop(consumer, None)
+        if callbacks is not None and consumer.folder is not None:
+            self._write([(consumer.folder, consumer.snapshot(), callbacks)])
+
+    def stop(self) -> None:
+        """Let the thread go."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._thread.shutdown()

@@ -1,0 +1,200 @@
+"""Clients that ask for messages, and wait for them.
+
+A request is for a number of messages, perhaps of a size together, perhaps for some time. Requests
+wait in a queue. Each message goes to the first in it that may have it; one that wants more goes to
+the end of the queue, so that all get their share. What becomes of a request in the end its client
+is told with a status.
+
+What always holds: a request is answered with messages or a status, once its number, bytes or time
+is used up; one whose client listens no more vanishes without a word.
+
+One thread: the event loop's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from penstock.config.durations import format_duration
+from penstock.consumer.config import ConsumerConfig, PriorityPolicy
+from penstock.documents.decoding import decode
+from penstock.documents.shapes import DurationNs, Int, Int64
+from penstock.errors import InvalidDocument, RequestRefused
+
+PRIORITY_MAX = 9
+_PLAIN_PRIORITY = 2**31 - 1
+
+
+class JSApiConsumerGetNextRequest(msgspec.Struct, frozen=True):
+    """What a client asks for."""
+
+    expires: DurationNs = 0
+    batch: Int = 0
+    max_bytes: Int = 0
+    no_wait: bool = False
+    idle_heartbeat: DurationNs = 0
+    group: str = ""
+    min_pending: Int64 = 0
+    min_ack_pending: Int64 = 0
+    id: str = ""
+    priority: Int = 0
+
+
+class Waiting(msgspec.Struct, eq=False):
+    """A request that waits."""
+
+    reply: bytes
+    left: int
+    """Messages that it may still have."""
+
+    bytes_left: int = 0
+    """Bytes that it may still have; 0 for any."""
+
+    is_one_shot: bool = False
+    """It takes what there is, and does not wait for more once it had something."""
+
+    expires_ns: int = 0
+    heartbeat_ns: int = 0
+    heartbeat_due_ns: int = 0
+    delivered: int = 0
+    asked: JSApiConsumerGetNextRequest | None = None
+    """As it was sent, unless that was only a number."""
+
+    pin_id: str = ""
+    """The pin that it shows, or was given."""
+
+    @property
+    def priority(self) -> int:
+        """Those with lower ones go first."""
+        return _PLAIN_PRIORITY if self.asked is None else self.asked.priority
+
+    def counts(self) -> bytes:
+        """Give what it did not get, as headers."""
+        return b"Nats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d\r\n" % (
+            self.left,
+            self.bytes_left,
+        )
+
+
+def read_request(reply: bytes, body: bytes, now_ns: int) -> Waiting:
+    """Read a request; raises RequestRefused."""
+    text = body.strip()
+    if not text.startswith(b"{"):
+        return Waiting(reply, _read_count(text))
+    try:
+        asked = decode(JSApiConsumerGetNextRequest, text, strict=False)
+    except InvalidDocument as error:
+        # The reference server has no name for the class that it reads a pull into.
+        reason = error.reason.replace(f" {JSApiConsumerGetNextRequest.__name__}.", " .")
+        raise RequestRefused(400, f"Bad Request - {reason}") from None
+    if asked.idle_heartbeat > 0 and asked.idle_heartbeat * 2 > asked.expires:
+        raise RequestRefused(400, "Bad Request - heartbeat value too large")
+    return Waiting(
+        reply,
+        max(asked.batch, 1),
+        max(asked.max_bytes, 0),
+        asked.no_wait,
+        now_ns + asked.expires if asked.expires else 0,
+        max(asked.idle_heartbeat, 0),
+        now_ns + asked.idle_heartbeat if asked.idle_heartbeat > 0 else 0,
+        asked=asked,
+        pin_id=asked.id,
+    )
+
+
+def _read_count(text: bytes) -> int:
+    digits = text[1:] if text[:1] in (b"+", b"-") else text
+    # More than nineteen digits are no number of the reference server's either.
+    if not digits.isdigit() or len(digits) > 19:
+        return 1
+    return max(int(text), 1)
+
+
+def check_request(request: Waiting, config: ConsumerConfig, now_ns: int, *, pin_id: str) -> None:
+    """Hold a request against the consumer's configuration; raises RequestRefused."""
+    if 0 < config.max_batch < request.left:
+        raise RequestRefused(409, f"Exceeded MaxRequestBatch of {config.max_batch}")
+    if request.expires_ns and 0 < config.max_expires < request.expires_ns - now_ns:
+        longest = format_duration(config.max_expires)
+        raise RequestRefused(409, f"Exceeded MaxRequestExpires of {longest}")
+    if 0 < config.max_bytes < request.bytes_left:
+        raise RequestRefused(409, f"Exceeded MaxRequestMaxBytes of {config.max_bytes}")
+    if request.asked is not None:
+        _check_priority(request.asked, config, pin_id)
+
+
+def _check_priority(
+    asked: JSApiConsumerGetNextRequest, config: ConsumerConfig, pin_id: str
+) -> None:
+    policy = config.priority_policy
+    if (asked.min_pending or asked.min_ack_pending) and policy is not PriorityPolicy.OVERFLOW:
+        raise RequestRefused(400, "Bad Request - Not a Overflow Priority consumer")
+    if asked.id and policy is not PriorityPolicy.PINNED_CLIENT:
+        raise RequestRefused(400, "Bad Request - Not a Pinned Client Priority consumer")
+    if not 0 <= asked.priority <= PRIORITY_MAX:
+        raise RequestRefused(400, "Bad Request - Priority must be between 0 and 9")
+    if policy is PriorityPolicy.NONE:
+        return
+    if not asked.group:
+        raise RequestRefused(400, "Bad Request - Priority Group missing")
+    if asked.group not in config.priority_groups:
+        raise RequestRefused(400, "Bad Request - Invalid Priority Group")
+    if pin_id and asked.id and asked.id != pin_id:
+        raise RequestRefused(423, "Nats-Pin-Id mismatch")
+
+
+class WaitingQueue:
+    """The requests of one consumer, in the order in which they will be served."""
+
+    __slots__ = ("_by_priority", "_requests")
+
+    def __init__(self, *, by_priority: bool) -> None:
+        self._by_priority = by_priority
+        self._requests: list[Waiting] = []
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __contains__(self, request: Waiting) -> bool:
+        return any(each is request for each in self._requests)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter(tuple(self._requests))
+
+    @property
+    def first(self) -> Waiting:
+        """The one whose turn it is."""
+        return self._requests[0]
+
+    def add(self, request: Waiting) -> None:
+        """Put one at its place behind the others."""
+        if not self._by_priority:
+            self._requests.append(request)
+            return
+        place = len(self._requests)
+        while place and self._requests[place - 1].priority > request.priority:
+            place -= 1
+        self._requests.insert(place, request)
+
+    def remove(self, request: Waiting) -> None:
+        """Take one out."""
+        self._requests.remove(request)
+
+    def pass_turn(self) -> None:
+        """Put the first one behind the others."""
+        self._requests.append(self._requests.pop(0))
+
+    def serve(self, count: int, size: int) -> Waiting:
+        """Note that the first one had messages; it goes behind the others, or out if it is done."""
+        request = self._requests.pop(0)
+        request.delivered += count
+        request.left -= count
+        if request.bytes_left:
+            request.bytes_left = max(request.bytes_left - size, 0)
+            if not request.bytes_left:
+                request.left = 0
+        if request.left > 0:
+            self.add(request)
+        return request

@@ -1,0 +1,210 @@
+"""The page of JetStream, and its part of the page of the server. Pure.
+
+Without a cluster every stream's leader is this server, and no stream has a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.errors import UsageError
+from penstock.monitor.facts import Source
+from penstock.monitor.jetstream_facts import JetStreamAccountFacts, JetStreamFacts, StreamFacts
+from penstock.monitor.queries import UINT64_MAX, Query
+from penstock.monitor.rendering import timestamp, without_empty
+
+LIMIT_DEFAULT = 1024
+
+
+class JszOptions(msgspec.Struct, frozen=True):
+    """What a request for JetStream may ask; the names are those of the wire."""
+
+    account: str = ""
+    accounts: bool = False
+    streams: bool = False
+    consumers: bool = msgspec.field(default=False, name="consumer")
+    config: bool = False
+    raft: bool = False
+    offset: int = 0
+    limit: int = 0
+
+    @classmethod
+    def from_query(cls, query: Query) -> JszOptions:
+        """Read a query string; raises UsageError."""
+        options = cls(
+            account=query.text("acc"),
+            accounts=query.boolean("accounts"),
+            streams=query.boolean("streams"),
+            consumers=query.boolean("consumers"),
+            config=query.boolean("config"),
+            raft=query.boolean("raft"),
+            offset=query.integer("offset"),
+            limit=query.integer("limit"),
+        )
+        for name in ("direct-consumers", "leader-only", "stream-leader-only"):
+            # All that is here is led here; but what is no truth value is refused.
+            query.boolean(name)
+        return options
+
+    @property
+    def shows_streams(self) -> bool:
+        """Whether streams are shown, which consumers are part of."""
+        return self.streams or self.consumers
+
+
+def jsz(source: Source, options: JszOptions) -> dict[str, Any]:
+    """Give the page."""
+    facts = source.jetstream()
+    page: dict[str, Any] = {
+        **_statistics(facts),
+        "server_id": source.server().id,
+        "now": timestamp(source.now_ns()),
+        "disabled": facts is None,
+        "config": {"max_memory": 0, "max_storage": 0} if facts is None else _config(facts),
+        "limits": None if facts is None else facts.limits,
+        **_totals(facts, options),
+        "account_details": [] if facts is None else _details(facts, options),
+        "total": 0 if facts is None else len(facts.accounts),
+    }
+    if page["limits"] is None:
+        del page["limits"]
+    return without_empty(page, "disabled", "streams_leader", "consumers_leader", "account_details")
+
+
+def account_jsz(source: Source, options: JszOptions) -> dict[str, Any]:
+    """Give the part of the page about one account; raises UsageError where it has no JetStream."""
+    facts, name = source.jetstream(), options.account
+    if facts is None:
+        raise UsageError("jetstream not enabled")
+    if all(each.name != name for each in source.accounts()):
+        raise UsageError(f'account "{name}" not found')
+    for account in facts.accounts:
+        if account.name == name:
+            # Here consumers alone show no streams, as in the reference server.
+            shown = (
+                options if options.streams else msgspec.structs.replace(options, consumers=False)
+            )
+            return _account(facts, account, shown)
+    raise UsageError(f'account "{name}" not jetstream enabled')
+
+
+def varz_part(facts: JetStreamFacts | None) -> dict[str, Any]:
+    """Give what the page of the server has to say of JetStream."""
+    if facts is None:
+        return {}
+    return {"config": _config(facts), "stats": _statistics(facts), "limits": facts.limits}
+
+
+def _statistics(facts: JetStreamFacts | None) -> dict[str, Any]:
+    accounts = () if facts is None else facts.accounts
+    return {
+        "memory": sum(each.memory_bytes for each in accounts),
+        "storage": sum(each.storage_bytes for each in accounts),
+        "reserved_memory": 0 if facts is None else facts.memory_bytes_reserved,
+        "reserved_storage": 0 if facts is None else facts.storage_bytes_reserved,
+        "accounts": len(accounts),
+        "ha_assets": 0,
+        "api": {
+            "level": 0 if facts is None else facts.api_level,
+            "total": sum(each.api_total for each in accounts),
+            "errors": sum(each.api_errors for each in accounts),
+        },
+    }
+
+
+def _config(facts: JetStreamFacts) -> dict[str, Any]:
+    fields = {
+        "max_memory": facts.memory_bytes_max,
+        "max_storage": facts.storage_bytes_max,
+        "store_dir": facts.store_dir,
+        "sync_interval": facts.sync_interval_ns,
+        "sync_always": facts.sync_always,
+        "domain": facts.domain,
+        "compress_ok": True,
+        "unique_tag": facts.unique_tag,
+        "strict": facts.strict,
+    }
+    return without_empty(
+        fields, "store_dir", "sync_interval", "sync_always", "domain", "unique_tag", "strict"
+    )
+
+
+def _totals(facts: JetStreamFacts | None, options: JszOptions) -> dict[str, int]:
+    accounts = () if facts is None else facts.accounts
+    streams = [stream for account in accounts for stream in account.streams]
+    consumers = sum(stream.consumer_count for stream in streams)
+    return {
+        "streams": len(streams),
+        "streams_leader": len(streams) if options.raft else 0,
+        "consumers": consumers,
+        "consumers_leader": consumers if options.raft else 0,
+        "messages": sum(stream.messages for stream in streams),
+        "bytes": sum(stream.bytes for stream in streams),
+    }
+
+
+def _details(facts: JetStreamFacts, options: JszOptions) -> list[dict[str, Any]]:
+    return [_account(facts, account, options) for account in _chosen(facts.accounts, options)]
+
+
+def _chosen(
+    accounts: Sequence[JetStreamAccountFacts], options: JszOptions
+) -> Sequence[JetStreamAccountFacts]:
+    named = [each for each in accounts if each.name == options.account]
+    if named:
+        return named
+    if not (options.accounts or (options.shows_streams and not options.account)):
+        return []
+    in_order = sorted(accounts, key=lambda each: each.name)
+    limit = options.limit or LIMIT_DEFAULT
+    if limit < 0:
+        return in_order
+    offset = max(options.offset, 0)
+    return in_order[offset : offset + limit]
+
+
+def _account(
+    facts: JetStreamFacts, account: JetStreamAccountFacts, options: JszOptions
+) -> dict[str, Any]:
+    detail: dict[str, Any] = {
+        "name": account.name,
+        "id": account.name,
+        "memory": account.memory_bytes,
+        "storage": account.storage_bytes,
+        # The reference server writes its -1 without a sign.
+        "reserved_memory": account.memory_bytes_max & UINT64_MAX,
+        "reserved_storage": account.storage_bytes_max & UINT64_MAX,
+        "accounts": 0,
+        "ha_assets": 0,
+        "api": {"level": 0, "total": account.api_total, "errors": account.api_errors},
+    }
+    if options.shows_streams and account.streams:
+        detail["stream_detail"] = [_stream(facts, each, options) for each in account.streams]
+    return detail
+
+
+def _stream(facts: JetStreamFacts, stream: StreamFacts, options: JszOptions) -> dict[str, Any]:
+    fields = {
+        "name": stream.name,
+        "created": stream.created,
+        "cluster": {"leader": facts.leader},
+        "config": stream.config() if options.config else None,
+        "state": stream.state(),
+        "consumer_detail": _consumers(stream, options),
+        "mirror": stream.mirror(),
+        "sources": stream.sources(),
+    }
+    return without_empty(fields, "config", "consumer_detail", "mirror", "sources")
+
+
+def _consumers(stream: StreamFacts, options: JszOptions) -> list[dict[str, Any]]:
+    if not options.consumers:
+        return []
+    left_out = set() if options.config else {"config"}
+    return [
+        {name: value for name, value in each.items() if name not in left_out}
+        for each in stream.consumers()
+    ]

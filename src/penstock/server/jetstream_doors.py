@@ -1,0 +1,188 @@
+"""Where members of an account ask JetStream, with the domain's name in the subject or without.
+
+    $JS.API.>            the API; of the system account, what concerns all accounts
+    $JS.<domain>.API.>   the same, and what stands for `$KV` and `$OBJ` of the domain
+
+What always holds: a request that is known gets one answer, and one that is not is met with silence,
+as by the reference server; where somebody else would have to answer and nobody does, the client is
+told so. Whoever watches `$JS.EVENT.ADVISORY.API` in the account sees requests and answers.
+
+One thread: the event loop's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock import error_codes
+from penstock.api.direct import DIRECT_PREFIX
+from penstock.api.dispatch import (
+    API_PREFIX,
+    TYPE_PREFIX,
+    Answer,
+    Call,
+    answer,
+    needs_newer,
+    refusal,
+)
+from penstock.api.endpoints import ENDPOINTS
+from penstock.documents.encoding import to_json
+from penstock.errors import ApiError, ErrorCode
+from penstock.net.connection import Connection
+from penstock.routing.hub import Service
+from penstock.routing.sublist import Subscription
+from penstock.store.vfs import remove_tree
+
+if TYPE_CHECKING:
+    from penstock.server.jetstream import JetStreamService
+
+NEXT_PREFIX = f"{API_PREFIX}CONSUMER.MSG.NEXT."
+PURGE_PREFIX = f"{API_PREFIX}ACCOUNT.PURGE."
+PURGED_KIND = "account_purge_response"
+
+_DECLINED = (DIRECT_PREFIX.encode(), NEXT_PREFIX.encode())
+"""Whoever can answer these subscribes for itself; where nobody does, clients are told at once."""
+
+_MAPPED = ("STREAM.", "CONSUMER.", "DIRECT.", "META.", "SERVER.", "ACCOUNT.")
+_MAPPED_SPACES = ("$KV.", "$OBJ.")
+_NOT_ENABLED = error_codes.NOT_ENABLED_FOR_ACCOUNT
+_FOR_CLUSTERS = ("META.LEADER.STEPDOWN", "META.RESCUE", "SERVER.REMOVE", "SERVER.EVACUATE")
+
+
+class Door:
+    """One account's door; see the module."""
+
+    def __init__(self, service: JetStreamService, account: Any) -> None:
+        self._service = service
+        self._account = account
+        declined = () if account.is_system else _DECLINED
+        subjects = {f"{API_PREFIX}>": Service(self._asked, declined)}
+        self._mapped_prefix = f"$JS.{service.domain}.API."
+        if service.domain:
+            subjects[f"{self._mapped_prefix}>"] = Service(self._asked_by_domain)
+        self._subscriptions = [
+            Subscription(receiver, subject.encode(), b"%d" % place)
+            for place, (subject, receiver) in enumerate(subjects.items(), start=1)
+        ]
+        for subscription in self._subscriptions:
+            account.sublist.insert(subscription)
+
+    def close(self) -> None:
+        """Let nobody ask any more."""
+        for subscription in self._subscriptions:
+            self._account.sublist.remove(subscription)
+
+    # Requests
+
+    def _asked(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+        self._take(subject.decode("utf-8", "replace"), reply, headers, body)
+
+    def _asked_by_domain(
+        self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes
+    ) -> None:
+        rest = subject[len(self._mapped_prefix) :]
+        text = rest.decode("utf-8", "replace")
+        if text.startswith(_MAPPED_SPACES):
+            self._forward(rest, reply, headers, body)
+        elif not (text == "INFO" or text.startswith(_MAPPED)):
+            self._nobody(subject, reply)
+        elif (API_PREFIX.encode() + rest).startswith(_DECLINED):
+            self._forward(API_PREFIX.encode() + rest, reply, headers, body)
+        else:
+            self._take(API_PREFIX + text, reply, headers, body)
+
+    def _forward(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+        if not self._service.hub.publish(self._account.sublist, subject, reply, headers, body):
+            self._nobody(subject, reply)
+
+    def _nobody(self, subject: bytes, reply: bytes | None) -> None:
+        asking = self._service.hub.publisher
+        if reply is not None and isinstance(asking, Connection) and asking.no_responders:
+            status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+            self._service.publish(self._account.sublist, reply, status, b"")
+
+    def _take(self, subject: str, reply: bytes | None, headers: bytes, body: bytes) -> None:
+        if self._account.is_system:
+            outcome = self._answer_system(subject, headers)
+        else:
+            outcome = self._answer(subject, reply, headers, body)
+        if outcome is None:
+            return
+        streams = self._service.accounts.get(self._account.name)
+        if outcome.is_told and streams is not None:
+            streams.api_total += 1
+            streams.api_errors += outcome.has_failed
+        if reply is not None:
+            self._service.publish(self._account.sublist, reply, outcome.headers, outcome.body)
+        if outcome.is_told:
+            self._advise(subject, body, outcome)
+
+    # Answers
+
+    def _answer(
+        self, subject: str, reply: bytes | None, headers: bytes, body: bytes
+    ) -> Answer | None:
+        found = ENDPOINTS.find(subject.removeprefix(API_PREFIX))
+        if found is None:
+            return None
+        endpoint, names = found
+        streams = self._service.accounts.get(self._account.name)
+        if streams is None:
+            is_newer = needs_newer(headers)
+            code = error_codes.REQUIRED_API_LEVEL if is_newer else _NOT_ENABLED
+            return _refused(endpoint.kind, code)
+        call = Call(self._service, streams, subject, names, headers, body, reply)
+        return answer(endpoint, call)
+
+    def _answer_system(self, subject: str, headers: bytes) -> Answer | None:
+        rest = subject.removeprefix(API_PREFIX)
+        if subject.startswith(PURGE_PREFIX) and not needs_newer(headers):
+            return self._purge(subject.removeprefix(PURGE_PREFIX))
+        if rest in _FOR_CLUSTERS or rest.startswith("ACCOUNT."):
+            return None
+        return _refused("account_info_response" if rest == "INFO" else "system_response")
+
+    def _purge(self, name: str) -> Answer | None:
+        """Remove everything that an account has, be it one that is no longer known."""
+        # Without a name it would be everybody's.
+        if not name or "." in name:
+            return None
+        if "/" in name or "\\" in name:
+            reason = "account name can not contain path separators"
+            error = ApiError(error_codes.STREAM_GENERAL_ERROR, err=reason)
+            return Answer(refusal(PURGED_KIND, error), has_failed=True, is_told=True)
+        service = self._service
+        account = service.accounts.get(name)
+        names = [] if account is None else list(account.streams)
+        counted = f"streams: {len(names)}, hasAccount: {str(account is not None).lower()}"
+        service.log("INF", f"Purge request for account {name} ({counted})")
+        for stream in names:
+            assert account is not None, "it has the streams"
+            account.delete(stream)
+        path = os.path.join(service.resources.path, name)
+        if service.files.is_dir(path):
+            remove_tree(service.files, path)
+        if account is not None:
+            account.offline.clear()
+        body = to_json({"type": TYPE_PREFIX + PURGED_KIND, "initiated": True})
+        return Answer(body, has_failed=False, is_told=True)
+
+    def _advise(self, subject: str, body: bytes, outcome: Answer) -> None:
+        def fields() -> Mapping[str, Any]:
+            asked = {"request": body.decode("utf-8", "replace")} if body else {}
+            return {
+                "server": self._service.server_name,
+                "client": self._service.client_info(),
+                "subject": subject,
+                **asked,
+                "response": outcome.body.decode(),
+            }
+
+        sublist = self._account.sublist
+        self._service.advise_of(sublist, "ADVISORY.API", "advisory.v1.api_audit", fields)
+
+
+def _refused(kind: str, code: ErrorCode = _NOT_ENABLED) -> Answer:
+    return Answer(refusal(kind, ApiError(code)), has_failed=True, is_told=True)

@@ -1,0 +1,263 @@
+"""The streams of one account: making, finding, changing and removing them.
+
+What always holds: no two streams take the same message; a stream that cannot be opened stays
+offline with its reason, and the others are not disturbed. Whoever watches the account's streams
+hears of each that comes, changes or goes, before the client does.
+
+One thread: the event loop's. While a server starts, stores are opened by several threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
+from enum import StrEnum
+from typing import Any
+
+from penstock import error_codes
+from penstock.documents.times import Instant
+from penstock.errors import ApiError, PenstockError, StreamOffline
+from penstock.routing.sublist import Sublist
+from penstock.stream.allowances import AccountLimits, ServerLimits
+from penstock.stream.config import StorageType, StreamConfig, StreamConfigRequest
+from penstock.stream.creation import checked_creation
+from penstock.stream.feeding import Feeding
+from penstock.stream.folders import StreamFolder
+from penstock.stream.storage_room import UNBOUNDED, StorageRoom
+from penstock.stream.stream import Stream, StreamHost
+from penstock.stream.updates import checked_update
+
+STREAMS_NAME = "streams"
+
+
+class StreamAction(StrEnum):
+    """What became of a stream; the words are the wire's, but for a stream that was there before."""
+
+    OPEN = "open"
+    CREATE = "create"
+    MODIFY = "modify"
+    DELETE = "delete"
+
+
+_ADVISED = {
+    StreamAction.CREATE: "CREATED",
+    StreamAction.MODIFY: "UPDATED",
+    StreamAction.DELETE: "DELETED",
+}
+
+Watcher = Callable[[StreamAction, Stream], None]
+
+
+class AccountStreams:
+    """One account's streams; see the module."""
+
+    def __init__(
+        self,
+        host: StreamHost,
+        name: str,
+        sublist: Sublist,
+        path: str,
+        limits: AccountLimits,
+    ) -> None:
+        """`path` is the account's folder."""
+        self.host = host
+        self.name = name
+        self.sublist = sublist
+        self.limits = limits
+        self.streams: dict[str, Stream] = {}
+        self.offline: dict[str, str] = {}
+        """Streams on disk that cannot be served, and why."""
+
+        self.feeding = Feeding(host, sublist, self.streams)
+        self.watchers: list[Watcher] = []
+        self.api_total = 0
+        """Requests that were answered, and how many of them with an error."""
+
+        self.api_errors = 0
+        self._prepared: set[str] = set()
+        self._path = os.path.join(path, STREAMS_NAME)
+
+    def _folder(self, name: str) -> StreamFolder:
+        return StreamFolder(
+            self.host.files, os.path.join(self._path, name), lambda: os.urandom(8).hex()
+        )
+
+    # What there is
+
+    @property
+    def configs(self) -> list[StreamConfig]:
+        """The configurations of all streams."""
+        return [stream.config for stream in self.streams.values()]
+
+    @property
+    def consumer_count(self) -> int:
+        """How many consumers all streams have."""
+        return sum(stream.consumers.total for stream in self.streams.values())
+
+    def bytes_used(self, storage: StorageType) -> int:
+        """Give what the messages of all streams of a kind take."""
+        streams = (each for each in self.streams.values() if each.config.storage is storage)
+        return sum(each.store.state().bytes for each in streams)
+
+    def bytes_reserved(self, storage: StorageType) -> int:
+        """Give what all streams of a kind may take at most, as far as they say."""
+        streams = (each for each in self.configs if each.storage is storage)
+        return sum(max(each.max_bytes, 0) for each in streams)
+
+    def find(self, name: str) -> Stream:
+        """Give a stream; raises ApiError."""
+        stream = self.streams.get(name)
+        if stream is not None:
+            return stream
+        if name in self.offline:
+            raise ApiError(error_codes.STREAM_OFFLINE_REASON, err=self.offline[name])
+        raise ApiError(error_codes.STREAM_NOT_FOUND)
+
+    # Starting
+
+    def recover(self, threads: Executor) -> Iterator[Stream]:
+        """Open every stream on disk, giving each; those that cannot be opened stay offline."""
+        files = self.host.files
+        if not files.is_dir(self._path):
+            return
+        folders = [self._folder(name) for name in sorted(files.list_names(self._path))]
+        for name, opened in threads.map(self._open, folders):
+            if isinstance(opened, str):
+                self.offline[name] = opened
+            elif opened is not None:
+                self._begin(opened)
+                self._tell(StreamAction.OPEN, opened)
+                yield opened
+
+    def _open(self, folder: StreamFolder) -> tuple[str, Stream | str | None]:
+        """Open a stream in a thread; the reason where it cannot be served, None for no stream."""
+        name = os.path.basename(folder.path)
+        try:
+            if not self.host.files.is_dir(folder.path) or folder.finish_removal():
+                return name, None
+            document = folder.read()
+            created = document.created or Instant(0)
+            return name, Stream(self.host, self.sublist, folder, document.config, created)
+        except StreamOffline as error:
+            return name, error.reason
+        except (PenstockError, OSError) as error:
+            return name, str(error)
+
+    # Changing
+
+    def create(
+        self, request: StreamConfigRequest, *, name: str, server: ServerLimits
+    ) -> tuple[Stream, bool]:
+        """Make a stream, or give the one that is as asked for; and tell whether it is new."""
+        config = checked_creation(
+            request, name=name, server=server, account=self.limits, existing=self.configs
+        )
+        if name in self.streams:
+            return self.streams[name], False
+        if name in self.offline:
+            raise ApiError(error_codes.STREAM_OFFLINE_REASON, err=self.offline[name])
+        try:
+            stream = self.prepare(config)
+            self.settle(stream)
+        except (PenstockError, OSError) as error:
+            self._prepared.discard(name)
+            self.host.log("WRN", f"Stream create failed for '{self.name} > {name}': {error}")
+            reason = "error creating store for stream"
+            raise ApiError(error_codes.STREAM_CREATE, err=reason) from error
+        if config.first_seq > 1:
+            stream.store.compact(config.first_seq)
+        self.add(stream)
+        return stream, True
+
+    def prepare(self, config: StreamConfig) -> Stream:
+        """Make a stream that is none yet: until it is settled, a restart removes it. Any thread.
+
+        Raises ApiError where another of this name is on its way, and what opening a store raises.
+        """
+        if config.name in self._prepared:
+            raise ApiError(error_codes.STREAM_NAME_EXIST)
+        self._prepared.add(config.name)
+        folder = self._folder(config.name)
+        if config.storage is StorageType.FILE:
+            folder.reserve()
+        created = Instant(self.host.clock.now_ns())
+        return Stream(self.host, self.sublist, folder, config, created)
+
+    def settle(self, stream: Stream) -> None:
+        """From now on a restart finds the stream; raises OSError."""
+        if stream.config.storage is StorageType.FILE:
+            stream.folder.write(stream.config, stream.created)
+            stream.folder.end_reservation()
+        self._prepared.discard(stream.name)
+
+    def abandon(self, stream: Stream) -> None:
+        """Leave nothing of a stream that was prepared. Any thread."""
+        stream.delete()
+        self._prepared.discard(stream.name)
+
+    def add(self, stream: Stream) -> None:
+        """Take in a stream that was made; it takes messages from now on."""
+        self._begin(stream)
+        self._tell(StreamAction.CREATE, stream)
+
+    def _begin(self, stream: Stream) -> None:
+        self.streams[stream.name] = stream
+        stream.room = lambda: self._room_of(stream)
+        stream.start()
+
+    def _room_of(self, stream: Stream) -> StorageRoom:
+        """Give what may still be stored in a stream, as far as account and server go."""
+        storage = stream.config.storage
+        found = self.limits.find(stream.config.num_replicas)
+        bytes_max = -1 if found is None else found[1].bytes_max(storage)
+        account_bytes = bytes_max - self.bytes_used(storage) if bytes_max >= 0 else UNBOUNDED
+        return StorageRoom(self.host.bytes_left(storage), account_bytes, len(self.streams))
+
+    def update(self, request: StreamConfigRequest, *, name: str, server: ServerLimits) -> Stream:
+        """Change a stream's configuration."""
+        old = self.streams.get(name)
+        config = checked_update(
+            request,
+            name=name,
+            server=server,
+            account=self.limits,
+            existing=self.configs,
+            consumers={} if old is None else old.consumers.bounds,
+        )
+        stream = self.find(name)
+        stream.update(config)
+        self._tell(StreamAction.MODIFY, stream)
+        return stream
+
+    def delete(self, name: str) -> None:
+        """Remove a stream and everything in it."""
+        stream = self.find(name)
+        del self.streams[name]
+        stream.delete()
+        self._tell(StreamAction.DELETE, stream)
+
+    def stop(self) -> None:
+        """Make everything durable and take no more."""
+        self.feeding.stop()
+        for stream in self.streams.values():
+            stream.stop()
+
+    # Telling
+
+    def _tell(self, action: StreamAction, stream: Stream) -> None:
+        if action is StreamAction.DELETE:
+            self.feeding.closed(stream)
+        elif action is StreamAction.MODIFY:
+            self.feeding.changed(stream)
+        else:
+            self.feeding.opened(stream)
+        for watcher in self.watchers:
+            watcher(action, stream)
+        if action in _ADVISED:
+            subject = f"STREAM.{_ADVISED[action]}.{stream.name}"
+            self.advise(subject, "stream_action", {"stream": stream.name, "action": str(action)})
+
+    def advise(self, subject: str, kind: str, fields: Mapping[str, Any]) -> None:
+        """Tell whoever listens in the account on `$JS.EVENT.ADVISORY.<subject>`."""
+        self.host.advise(self.sublist, f"ADVISORY.{subject}", f"advisory.v1.{kind}", fields)

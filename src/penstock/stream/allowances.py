@@ -1,0 +1,151 @@
+"""How much a stream may ask for: what its account and the server have left.
+
+`max_bytes` is reserved when a stream is made, whether it is used or not. An account has one set of
+limits, or one for each number of replicas; with a single set, every replica counts.
+
+Pure. Numbers below zero mean no limit, as in the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from penstock import error_codes
+from penstock.errors import ApiError
+from penstock.stream.config import StorageType, StreamConfig
+
+_INT64_MAX: Final = 2**63 - 1
+
+
+class TierLimits(msgspec.Struct, frozen=True):
+    """What an account may use, in all or with one number of replicas."""
+
+    max_memory: int = -1
+    max_storage: int = -1
+    max_streams: int = -1
+    max_consumers: int = -1
+    max_ack_pending: int = -1
+    memory_max_stream_bytes: int = -1
+    storage_max_stream_bytes: int = -1
+    max_bytes_required: bool = False
+
+    def bytes_max(self, storage: StorageType) -> int:
+        """Give the most that all streams of a kind of storage may reserve."""
+        return self.max_memory if storage is StorageType.MEMORY else self.max_storage
+
+    def stream_bytes_max(self, storage: StorageType) -> int:
+        """Give the most that one stream may reserve."""
+        is_memory = storage is StorageType.MEMORY
+        return self.memory_max_stream_bytes if is_memory else self.storage_max_stream_bytes
+
+
+class AccountLimits(msgspec.Struct, frozen=True):
+    """The limits of an account: by tier ("R1", "R3"), or under "" for all streams."""
+
+    tiers: Mapping[str, TierLimits] = msgspec.field(default_factory=lambda: {"": TierLimits()})
+
+    def find(self, replicas: int) -> tuple[str, TierLimits] | None:
+        """Give the tier that counts for a number of replicas, by name."""
+        for name in ("", f"R{replicas or 1}"):
+            if name in self.tiers:
+                return name, self.tiers[name]
+        return None
+
+
+class ServerLimits(msgspec.Struct, frozen=True):
+    """What the server has for streams, and what all accounts' streams have reserved of it."""
+
+    memory_bytes_max: int = _INT64_MAX
+    storage_bytes_max: int = _INT64_MAX
+    memory_bytes_reserved: int = 0
+    storage_bytes_reserved: int = 0
+    duplicate_window_ns_max: int = 0
+    """The longest window of duplicates; 0: no limit."""
+    ack_pending_max: int = 0
+    """Unacknowledged messages of a consumer; 0: no limit."""
+    request_batch_max: int = 0
+    """Messages of one pull request; 0: no limit."""
+    consumers_max: int = 0
+    """Consumers of a stream where neither it nor the account says how many; 0: no limit."""
+    is_clustered: bool = False
+
+    def bytes_left(self, storage: StorageType) -> int:
+        """Give what is not reserved."""
+        if storage is StorageType.MEMORY:
+            return self.memory_bytes_max - self.memory_bytes_reserved
+        return self.storage_bytes_max - self.storage_bytes_reserved
+
+
+def tier_of(account: AccountLimits, replicas: int) -> tuple[str, TierLimits]:
+    """Give the tier that counts, by name; raise ApiError if there is none."""
+    found = account.find(replicas)
+    if found is None:
+        raise ApiError(error_codes.NO_LIMITS)
+    return found
+
+
+def check_stream_count(
+    config: StreamConfig, account: AccountLimits, existing: Iterable[StreamConfig]
+) -> None:
+    """Refuse one stream too many; one that is there already does not count."""
+    tier, limits = tier_of(account, config.num_replicas)
+    count = sum(each.name != config.name and _shares(tier, each, config) for each in existing)
+    if 0 < limits.max_streams <= count:
+        raise ApiError(error_codes.MAXIMUM_STREAMS_LIMIT)
+
+
+def check_stream_bytes(config: StreamConfig, account: AccountLimits) -> None:
+    """Refuse a stream without a bound, or with too high a one, where the account says so."""
+    found = account.find(config.num_replicas)
+    if found is None:
+        return
+    limits = found[1]
+    bytes_max = limits.stream_bytes_max(config.storage)
+    if limits.max_bytes_required and config.max_bytes <= 0:
+        raise ApiError(error_codes.STREAM_MAX_BYTES_REQUIRED)
+    if 0 < bytes_max < config.max_bytes:
+        raise ApiError(error_codes.STREAM_MAX_STREAM_BYTES_EXCEEDED)
+
+
+def check_reservation(
+    config: StreamConfig,
+    server: ServerLimits,
+    tier: tuple[str, TierLimits],
+    existing: Iterable[StreamConfig],
+    *,
+    added_bytes: int,
+    kept_bytes: int = 0,
+) -> None:
+    """Refuse what the account or the server does not have left.
+
+    A stream adds so many bytes to the `kept_bytes` that it has reserved before.
+    """
+    name, limits = tier
+    if 0 < limits.max_consumers < config.max_consumers:
+        raise ApiError(error_codes.MAXIMUM_CONSUMERS_LIMIT)
+    # A stream without a bound needs at least something.
+    added_bytes = 1 if added_bytes < 0 else added_bytes
+    account_bytes = _counted(name, config, kept_bytes) + _counted(name, config, added_bytes)
+    for each in existing:
+        others = each.name != config.name and each.storage is config.storage
+        if others and _shares(name, each, config):
+            account_bytes += _counted(name, each, each.max_bytes)
+    bytes_max = limits.bytes_max(config.storage)
+    if 0 <= bytes_max < account_bytes or added_bytes > server.bytes_left(config.storage):
+        raise ApiError(
+            error_codes.MEMORY_RESOURCES_EXCEEDED
+            if config.storage is StorageType.MEMORY
+            else error_codes.STORAGE_RESOURCES_EXCEEDED
+        )
+
+
+def _shares(tier: str, one: StreamConfig, other: StreamConfig) -> bool:
+    return not tier or max(one.num_replicas, 1) == max(other.num_replicas, 1)
+
+
+def _counted(tier: str, config: StreamConfig, byte_count: int) -> int:
+    replicas = 1 if tier else max(config.num_replicas, 1)
+    return max(byte_count, 0) * replicas

@@ -1,0 +1,234 @@
+"""Atomic batches: messages that are stored together or not at all.
+
+Each message of a batch has the batch's id and a number; the last one says that the batch is to be
+committed. Until then they wait in memory, and their publishers get empty answers. With the commit
+all are judged, one after the other, and then stored in one go.
+
+What always holds: a batch is appended under the store's lock, so one commit has all of it. A crash
+in the middle of that commit may leave the first of its messages on the disk, never acknowledged:
+the last message of a stream is then one of a batch without its end, and opening the stream removes
+what there is of it.
+
+One thread: the event loop's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock import error_codes
+from penstock.errors import ApiError, StoreError
+from penstock.protocol.quoting import quoted
+from penstock.stream.batch_room import ID_BYTES_MAX, BatchRoom
+from penstock.stream.headers import value_of, with_added, without
+from penstock.stream.messages import (
+    BATCH_COMMIT,
+    BATCH_ID,
+    BATCH_SEQ,
+    EXPECTED_LAST_ID,
+    REQUIRED_API_LEVEL,
+    STREAM_SOURCE,
+    Message,
+)
+from penstock.stream.staging import Staged
+from penstock.stream.versioning import is_level_known
+
+if TYPE_CHECKING:
+    from penstock.stream.publishing import Publishing
+
+TIMEOUT = "timeout"
+LARGE = "large"
+INCOMPLETE = "incomplete"
+UNSUPPORTED = "unsupported"
+"""Why a batch is abandoned."""
+
+COMMIT = b"1"
+COMMIT_WITHOUT = b"eob"
+"""The message that commits is no part of the batch: it is the end of it."""
+
+
+class _Batch(msgspec.Struct):
+    """What there is of a batch that is not committed."""
+
+    touched_ns: int
+    messages: list[Message] = msgspec.field(default_factory=list)
+    bytes: int = 0
+
+
+class AtomicBatches:
+    """The batches of one stream; see the module."""
+
+    def __init__(self, publishing: Publishing) -> None:
+        self._publishing = publishing
+        self._batches: dict[bytes, _Batch] = {}
+
+    @property
+    def _room(self) -> BatchRoom:
+        return self._publishing.stream.host.batch_room
+
+    def take(self, batch_id: bytes, message: Message, reply: bytes | None) -> None:
+        """Take a message of a batch, and answer its publisher."""
+        try:
+            body, seq = self._taken(batch_id, message)
+        except ApiError as error:
+            self._publishing.refuse(reply, error)
+            return
+        self._publishing.answer(reply, seq, body)
+        if seq:
+            self._publishing.stream.on_stored()
+
+    def _taken(self, batch_id: bytes, message: Message) -> tuple[bytes, int]:
+        """Give the answer, and the sequence that must be durable before it is given."""
+        seq = self._check(batch_id, message)
+        commit = value_of(message.headers, BATCH_COMMIT)
+        batch = self._batches.get(batch_id) or self._opened(batch_id, seq, commit)
+        if commit not in (None, COMMIT, COMMIT_WITHOUT):
+            self._drop(batch_id)
+            raise ApiError(error_codes.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT)
+        self._check_level(batch_id, message)
+        batch.touched_ns = self._publishing.stream.host.clock.monotonic_ns()
+        ends_without = commit == COMMIT_WITHOUT
+        if seq != len(batch.messages) + 1 or (seq == 1 and ends_without):
+            self._abandon(batch_id, INCOMPLETE)
+            raise ApiError(error_codes.ATOMIC_PUBLISH_INCOMPLETE_BATCH)
+        if seq - ends_without > self._room.messages_max:
+            self._abandon(batch_id, LARGE)
+            raise self._too_large()
+        if not ends_without:
+            self._keep(batch_id, batch, message)
+        if commit is None:
+            return b"", 0
+        self._drop(batch_id)
+        return self._commit(batch_id, batch, ends_without=ends_without)
+
+    def _check(self, batch_id: bytes, message: Message) -> int:
+        """Refuse what is no part of any batch; give its number."""
+        config = self._publishing.stream.config
+        if config.sealed:
+            raise ApiError(error_codes.STREAM_SEALED)
+        self._publishing.check_room(message)
+        if 0 <= config.max_msg_size < len(message.headers) + len(message.body):
+            raise ApiError(error_codes.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        if not config.allow_atomic:
+            raise ApiError(error_codes.ATOMIC_PUBLISH_DISABLED)
+        if len(batch_id) > ID_BYTES_MAX:
+            raise ApiError(error_codes.ATOMIC_PUBLISH_INVALID_BATCH_ID)
+        digits = message.value(BATCH_SEQ)
+        if not digits.isdigit() or int(digits[:21]) >= 2**64:
+            raise ApiError(error_codes.ATOMIC_PUBLISH_MISSING_SEQ)
+        return int(digits)
+
+    def _check_level(self, batch_id: bytes, message: Message) -> None:
+        level = message.value(REQUIRED_API_LEVEL)
+        if not level:
+            return
+        if not is_level_known(level.decode("utf-8", "replace")):
+            self._abandon(batch_id, UNSUPPORTED)
+            raise ApiError(error_codes.REQUIRED_API_LEVEL)
+        message.headers = without(message.headers, REQUIRED_API_LEVEL)
+
+    def _opened(self, batch_id: bytes, seq: int, commit: bytes | None) -> _Batch:
+        room = self._room
+        if seq != 1:
+            if seq - (commit == COMMIT_WITHOUT) > room.messages_max:
+                raise self._too_large()
+            raise ApiError(error_codes.ATOMIC_PUBLISH_INCOMPLETE_BATCH)
+        if len(self._batches) >= room.per_stream_max or room.total >= room.total_max:
+            raise ApiError(error_codes.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT)
+        room.total += 1
+        batch = _Batch(self._publishing.stream.host.clock.monotonic_ns())
+        self._batches[batch_id] = batch
+        self._publishing.timer.plan()
+        return batch
+
+    def _keep(self, batch_id: bytes, batch: _Batch, message: Message) -> None:
+        size = len(message.subject) + len(message.headers) + len(message.body)
+        if self._room.bytes + size > self._room.bytes_max:
+            self._abandon(batch_id, LARGE)
+            raise ApiError(error_codes.INSUFFICIENT_RESOURCES)
+        self._room.bytes += size
+        batch.bytes += size
+        batch.messages.append(message)
+
+    def _too_large(self) -> ApiError:
+        size = self._room.messages_max
+        return ApiError(error_codes.ATOMIC_PUBLISH_TOO_LARGE_BATCH, size=size)
+
+    def _commit(self, batch_id: bytes, batch: _Batch, *, ends_without: bool) -> tuple[bytes, int]:
+        publishing = self._publishing
+        staged = Staged(publishing)
+        for message in batch.messages:
+            publishing.transform(message)
+            if message.value(EXPECTED_LAST_ID):
+                header = EXPECTED_LAST_ID.decode()
+                raise ApiError(error_codes.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH, header=header)
+            staged.add(message)
+        if ends_without:
+            last = batch.messages[-1]
+            last.headers = with_added(last.headers, BATCH_COMMIT, COMMIT)
+        seq = self._store(batch.messages)
+        return publishing.stream.ingest.ack(seq, ack_part(batch_id, len(batch.messages))), seq
+
+    def _store(self, messages: list[Message]) -> int:
+        publishing = self._publishing
+        if all(map(publishing.is_wanted, messages)):
+            return publishing.store(messages)
+        seq = 0
+        for message in messages:
+            # Of what nobody wants there is nothing to be kept together.
+            seq = publishing.keep(message)
+        return seq
+
+    # Coming to nothing
+
+    def _drop(self, batch_id: bytes) -> None:
+        batch = self._batches.pop(batch_id)
+        self._room.total -= 1
+        self._room.bytes -= batch.bytes
+
+    def _abandon(self, batch_id: bytes, reason: str) -> None:
+        self._drop(batch_id)
+        self._publishing.advise_abandoned(batch_id, reason)
+
+    def clear(self) -> None:
+        """Forget all batches."""
+        for batch_id in list(self._batches):
+            self._drop(batch_id)
+
+    def due_in_s(self) -> float | None:
+        """Tell when a batch may have waited too long; None where there is none."""
+        now_ns = self._publishing.stream.host.clock.monotonic_ns()
+        return self._room.idle_in_s((each.touched_ns for each in self._batches.values()), now_ns)
+
+    def abandon_idle(self) -> None:
+        """Give up the batches that have waited too long for their next message."""
+        now_ns = self._publishing.stream.host.clock.monotonic_ns()
+        for batch_id, batch in list(self._batches.items()):
+            if now_ns - batch.touched_ns >= self._room.idle_ns_max:
+                self._abandon(batch_id, TIMEOUT)
+
+    def undo_torn(self) -> None:
+        """Remove what a crash has left of a batch whose commit it cut short."""
+        stream = self._publishing.stream
+        store = stream.store
+        if not store.last_seq or stream.config.mirror is not None:
+            return
+        try:
+            last = Message(b"", store.load(store.last_seq).headers, b"")
+        except StoreError:
+            return
+        is_member = bool(last.value(BATCH_ID)) and not last.value(STREAM_SOURCE)
+        digits = last.value(BATCH_SEQ)
+        if not is_member or not digits.isdigit() or value_of(last.headers, BATCH_COMMIT):
+            return
+        first_seq = store.last_seq - min(int(digits[:20]), store.last_seq) + 1
+        removed = sum(store.remove(seq) for seq in range(first_seq, store.last_seq + 1))
+        text = f"{removed} messages of a batch that was cut short were removed"
+        stream.host.log("WRN", f"JetStream stream {stream.name!r}: {text}")
+
+
+def ack_part(batch_id: bytes, count: int) -> bytes:
+    """Give what an acknowledgement tells of a batch."""
+    return b',"batch":%b,"count":%d' % (quoted(batch_id).encode(), count)

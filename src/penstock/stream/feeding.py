@@ -1,0 +1,182 @@
+"""Which streams of an account are fed from which: the feeds of its mirrors and sources.
+
+An origin need not be there: a feed waits for it, is connected when it comes and waits again when it
+goes. A change of a stream's configuration leaves the feeds alone that it does not concern.
+
+One thread: the event loop's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from penstock import error_codes
+from penstock.errors import ApiError
+from penstock.routing.sublist import Sublist
+from penstock.stream.feeds import Feed
+from penstock.stream.info import StreamSourceInfo
+from penstock.stream.lines import AccountLine, Line
+from penstock.stream.mirrors import Mirror
+from penstock.stream.remote_reading import Reach, RemoteReader
+from penstock.stream.source_positions import PositionKeeper
+from penstock.stream.sources import Source
+from penstock.stream.store_reading import StoreReader
+
+if TYPE_CHECKING:
+    from penstock.stream.stream import Stream, StreamHost
+
+
+class StreamFeeds:
+    """What one stream is fed from."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.mirror: Mirror | None = None
+        self.sources: list[Source] = []
+        self._positions: PositionKeeper | None = None
+
+    def __iter__(self) -> Iterator[Feed]:
+        if self.mirror is not None:
+            yield self.mirror
+        yield from self.sources
+
+    def configure(self) -> tuple[list[Feed], list[Feed]]:
+        """Follow the stream's configuration; give the feeds that begin, and those that end."""
+        config = self.stream.config
+        begun: list[Feed] = []
+        ended: list[Feed] = []
+        if self.mirror is not None and self.mirror.origin != config.mirror:
+            ended.append(self.mirror)
+            self.mirror = None
+        if self.mirror is None and config.mirror is not None:
+            self.mirror = Mirror(self.stream, config.mirror)
+            begun.append(self.mirror)
+        before = {source.origin: source for source in self.sources}
+        new = [Source(self.stream, each) for each in config.sources if each not in before]
+        by_origin = before | {source.origin: source for source in new}
+        self.sources = [by_origin[each] for each in config.sources]
+        self._keep_positions(new)
+        ended += [source for source in before.values() if source.origin not in config.sources]
+        return begun + new, ended
+
+    def _keep_positions(self, new: list[Source]) -> None:
+        if self._positions is not None:
+            self._positions.follow(self.sources)
+        elif self.sources:
+            self._positions = PositionKeeper(self.stream)
+            self._positions.recover(self.sources)
+        if self._positions is not None:
+            for source in new:
+                source.on_progress = self._positions.note
+
+    def stop(self, *, is_deleted: bool) -> None:
+        """Take no more."""
+        for feed in self:
+            feed.stop()
+        if self._positions is not None:
+            self._positions.stop(is_deleted=is_deleted)
+
+
+class Feeding:
+    """One account's feeds; see the module."""
+
+    def __init__(self, host: StreamHost, sublist: Sublist, streams: Mapping[str, Stream]) -> None:
+        """`streams` are those of the account, as they come and go."""
+        self._host = host
+        self._line = AccountLine(host.hub, sublist)
+        self.lines: Mapping[str, Line] = {}
+        """Connections to other servers, by the names under which origins are reached there."""
+
+        self._streams = streams
+        self._fed: dict[str, StreamFeeds] = {}
+        self._by_origin: dict[str, list[Feed]] = {}
+
+    # Streams come, change and go
+
+    def opened(self, stream: Stream) -> None:
+        """Feed a stream that has come, and those that have waited for it."""
+        self._configure(stream)
+        for feed in self._by_origin.get(stream.name, ()):
+            self._connect(feed)
+
+    def changed(self, stream: Stream) -> None:
+        """Feed a stream by its new configuration."""
+        self._configure(stream)
+
+    def closed(self, stream: Stream) -> None:
+        """Feed nobody from a stream that was removed, nor the stream itself."""
+        feeds = self._fed.pop(stream.name, None)
+        if feeds is not None:
+            feeds.stop(is_deleted=True)
+            for feed in feeds:
+                self._by_origin[feed.origin.name].remove(feed)
+        for feed in filter(self._is_near, self._by_origin.get(stream.name, ())):
+            feed.stop()
+            feed.error = ApiError(error_codes.STREAM_NOT_FOUND)
+
+    def stop(self) -> None:
+        """Feed nobody any more."""
+        for feeds in self._fed.values():
+            feeds.stop(is_deleted=False)
+        self._fed.clear()
+        self._by_origin.clear()
+
+    def _configure(self, stream: Stream) -> None:
+        feeds = self._fed.get(stream.name)
+        if feeds is None:
+            if stream.config.mirror is None and not stream.config.sources:
+                return
+            feeds = self._fed[stream.name] = StreamFeeds(stream)
+        begun, ended = feeds.configure()
+        for feed in ended:
+            feed.stop()
+            self._by_origin[feed.origin.name].remove(feed)
+        for feed in begun:
+            self._by_origin.setdefault(feed.origin.name, []).append(feed)
+            self._connect(feed)
+
+    def _connect(self, feed: Feed) -> None:
+        if feed.reader is not None:
+            return
+        if not self._is_near(feed):
+            feed.reader = self._remote_reader(feed)
+            return
+        origin = self._streams.get(feed.origin.name)
+        if origin is None:
+            feed.error = ApiError(error_codes.STREAM_NOT_FOUND)
+        else:
+            feed.reader = StoreReader(feed, origin)
+
+    def _is_near(self, feed: Feed) -> bool:
+        """Tell whether the origin is a stream of this account: also one of our own domain is."""
+        external = feed.origin.external
+        return external is None or external.api == f"$JS.{self._host.domain}.API"
+
+    def _remote_reader(self, feed: Feed) -> RemoteReader:
+        external = feed.origin.external
+        assert external is not None, "what is near is read from its store"
+        is_mirror = isinstance(feed, Mirror)
+        refusal = (
+            error_codes.MIRROR_CONSUMER_SETUP_FAILED
+            if is_mirror
+            else error_codes.SOURCE_CONSUMER_SETUP_FAILED
+        )
+        tokens = external.api.split(".")
+        line = self.lines.get(tokens[1]) if tokens[::2] == ["$JS", "API"] else None
+        if line is not None:
+            return RemoteReader(feed, Reach(line, "$JS.API", "_INBOX"), refusal)
+        deliver = f"{external.deliver or '$JS'}.{'M' if is_mirror else 'S'}"
+        return RemoteReader(feed, Reach(self._line, external.api, deliver), refusal)
+
+    # Telling
+
+    def mirror_info(self, stream: Stream) -> StreamSourceInfo | None:
+        """Tell how a mirror gets on; None for a stream that is none."""
+        feeds = self._fed.get(stream.name)
+        return feeds.mirror.info() if feeds is not None and feeds.mirror is not None else None
+
+    def sources_info(self, stream: Stream) -> tuple[StreamSourceInfo, ...]:
+        """Tell how a stream's sources get on."""
+        feeds = self._fed.get(stream.name)
+        return tuple(source.info() for source in feeds.sources) if feeds is not None else ()

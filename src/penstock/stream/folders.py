@@ -1,0 +1,143 @@
+"""A stream's folder: its configuration as a document, and where its messages are.
+
+    stream.json       the configuration and when the stream was made
+    stream.removed    the same of a stream whose removal has begun
+    sources.json      how far it has come in its sources, where it has any
+    msgs/             the store
+    consumers/        their configurations and states
+
+What always holds: the document is replaced as a whole and is on stable storage before anybody is
+told of it. One that cannot be read is never overwritten or removed: the stream stays offline, with
+the reason. A removal that has begun is finished, now or when the server starts again.
+
+Called by the account, on the event loop's thread or while a server starts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import msgspec
+
+from penstock.documents.decoding import decode
+from penstock.documents.encoding import encode
+from penstock.documents.shapes import Int
+from penstock.documents.times import Instant
+from penstock.errors import InvalidDocument, StreamOffline
+from penstock.store.vfs import TEMPORARY_SUFFIX, FileSystem, remove_tree, write_atomically
+from penstock.stream.config import StreamConfig
+from penstock.stream.versioning import API_LEVEL, REQUIRED_LEVEL_KEY, is_supported
+
+DOCUMENT_NAME = "stream.json"
+REMOVED_NAME = "stream.removed"
+MESSAGES_NAME = "msgs"
+DOCUMENT_VERSION = 1
+DOCUMENT_BYTES_MAX = 16 * 1024 * 1024
+
+
+class StreamDocument(msgspec.Struct, frozen=True):
+    """What `stream.json` says."""
+
+    version: Int = 0
+    created: Instant | None = None
+    config: StreamConfig = StreamConfig()
+
+
+class StreamFolder(msgspec.Struct, frozen=True):
+    """One stream's folder."""
+
+    files: FileSystem
+    path: str
+    unique: Callable[[], str]
+
+    @property
+    def messages_path(self) -> str:
+        """Where the store is."""
+        return os.path.join(self.path, MESSAGES_NAME)
+
+    def write(self, config: StreamConfig, created: Instant) -> None:
+        """Keep the configuration; it is on stable storage when this returns."""
+        self.files.make_dirs(self.path)
+        document = StreamDocument(DOCUMENT_VERSION, created, config)
+        path = os.path.join(self.path, DOCUMENT_NAME)
+        write_atomically(self.files, path, encode(document), unique=self.unique())
+        self.files.sync_dir(os.path.dirname(self.path))
+
+    def read(self) -> StreamDocument:
+        """Give what was kept; raises StreamOffline where it cannot be served, and OSError."""
+        path = os.path.join(self.path, DOCUMENT_NAME)
+        document = self._decoded(path, self._read_bytes(path))
+        if document.version != DOCUMENT_VERSION:
+            raise StreamOffline(path, f"unsupported - document version {document.version}")
+        if not is_supported(document.config.metadata):
+            level = document.config.metadata[REQUIRED_LEVEL_KEY]
+            needed = f"required API level: {level}, current API level: {API_LEVEL}"
+            raise StreamOffline(path, f"unsupported - {needed}")
+        if document.config.name != os.path.basename(self.path):
+            raise StreamOffline(path, f"the name in it is {document.config.name!r}")
+        return document
+
+    def _read_bytes(self, path: str) -> bytes:
+        if not self.files.exists(path):
+            raise StreamOffline(path, f"there is no {DOCUMENT_NAME}")
+        file = self.files.open(path, "read")
+        try:
+            return file.read_at(0, min(file.size(), DOCUMENT_BYTES_MAX))
+        finally:
+            file.close()
+
+    def _decoded(self, path: str, data: bytes) -> StreamDocument:
+        try:
+            return decode(StreamDocument, data)
+        except InvalidDocument as error:
+            unknown = error.reason
+        try:
+            lenient = decode(StreamDocument, data, strict=False)
+        except InvalidDocument as error:
+            raise StreamOffline(path, f"decoding error: {error.reason}") from error
+        if not is_supported(lenient.config.metadata):
+            reason = unknown.removeprefix("json: ")
+            raise StreamOffline(path, f"unsupported - config error: {reason}")
+        raise StreamOffline(path, f"decoding error: {unknown}")
+
+    def reserve(self) -> None:
+        """Make the folder of a stream that is still to come: until it is written, it is none."""
+        self.files.make_dirs(self.path)
+        path = os.path.join(self.path, REMOVED_NAME)
+        # The store, when it is made, syncs the folder: what is durable of it, this is too.
+        write_atomically(self.files, path, b"{}", unique=self.unique(), durable=False)
+
+    def end_reservation(self) -> None:
+        """The stream was written; what said that it is none goes."""
+        self.files.unlink(os.path.join(self.path, REMOVED_NAME))
+
+    def begin_removal(self) -> None:
+        """Make sure that the stream is gone even if the server ends before it is removed."""
+        document = os.path.join(self.path, DOCUMENT_NAME)
+        if self.files.exists(document):
+            self.files.rename(document, os.path.join(self.path, REMOVED_NAME))
+            self.files.sync_dir(self.path)
+
+    def finish_removal(self) -> bool:
+        """Remove what is left of a stream that is none; tell whether it was so."""
+        names = self.files.list_names(self.path)
+        is_none = DOCUMENT_NAME not in names and (
+            REMOVED_NAME in names or all(name.endswith(TEMPORARY_SUFFIX) for name in names)
+        )
+        if is_none:
+            self.remove()
+        return is_none
+
+    def remove(self) -> None:
+        """Remove the stream and all that it has."""
+        if not self.files.is_dir(self.path):
+            return
+        # What says that it is removed goes last.
+        for name in sorted(self.files.list_names(self.path), key=REMOVED_NAME.__eq__):
+            inner = os.path.join(self.path, name)
+            if self.files.is_dir(inner):
+                remove_tree(self.files, inner)
+            else:
+                self.files.unlink(inner)
+        self.files.remove_dir(self.path)

@@ -1,0 +1,20 @@
+# Values in a block of headers; see headers.pyx.
+
+from libc.stdint cimport uint8_t
+
+
+cdef enum Kind:
+    # Nothing that a stream must know of.
+    ORDINARY
+    # Nothing but a message id.
+    IDENTIFIED
+    # Whatever asks for a closer look.
+    SPECIAL
+
+
+cdef struct Value:
+    const uint8_t* start
+    size_t size
+
+
+cdef Kind classify(const uint8_t* headers, size_t size, Value* message_id) noexcept nogil

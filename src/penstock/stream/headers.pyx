@@ -1,0 +1,155 @@
+"""A block of headers as it came: values are looked for and changed in its bytes.
+
+    NATS/1.0\\r\\n
+    Nats-Msg-Id: 7\\r\\n
+    \\r\\n
+
+A name is found with its own case, at the start of a line and with a colon right behind it; its
+value is what follows to the end of the line, without spaces before it. Of a name that is there
+twice the first counts. What is malformed is left as it is. These are the reference server's rules:
+a block that was taken apart and written again would not be the publisher's any more.
+
+Pure; any thread.
+"""
+
+from libc.stdint cimport uint8_t
+from libc.string cimport memcmp
+
+cdef extern from "string.h" nogil:
+    void* memmem(const void* data, size_t size, const void* wanted, size_t wanted_size)
+
+cdef const char* START = b"NATS/1.0\r\n"
+cdef const char* OURS = b"\r\nNats-"
+cdef const char* MESSAGE_ID = b"\r\nNats-Msg-Id:"
+
+cdef enum:
+    START_SIZE = 10
+    OURS_SIZE = 7
+    MESSAGE_ID_SIZE = 14
+
+FIRST_LINE = b"NATS/1.0\r\n"
+
+
+cdef Kind classify(const uint8_t* headers, size_t size, Value* message_id) noexcept nogil:
+    # Every header that means something to a stream begins with "Nats-".
+    cdef const uint8_t* end = headers + size
+    cdef const uint8_t* place = headers
+    cdef Kind kind = ORDINARY
+    if size < START_SIZE or memcmp(headers, START, START_SIZE):
+        return SPECIAL
+    while True:
+        place = <const uint8_t*>memmem(place, end - place, OURS, OURS_SIZE)
+        if place == NULL:
+            return kind
+        if kind == IDENTIFIED or end - place < MESSAGE_ID_SIZE or memcmp(
+            place, MESSAGE_ID, MESSAGE_ID_SIZE
+        ):
+            return SPECIAL
+        kind = IDENTIFIED
+        _take_value(place + MESSAGE_ID_SIZE, end, message_id)
+        if message_id.size == 0:
+            return SPECIAL
+        place = message_id.start + message_id.size
+
+
+cdef void _take_value(const uint8_t* place, const uint8_t* end, Value* value) noexcept nogil:
+    # The caller knows that `place` is not behind `end`.
+    cdef const uint8_t* line_end
+    while place < end and place[0] == b" ":
+        place += 1
+    line_end = <const uint8_t*>memmem(place, end - place, b"\r\n", 2)
+    value.start = place
+    value.size = (end if line_end == NULL else line_end) - place
+
+
+cdef Py_ssize_t _find(const uint8_t* headers, size_t size, bytes name) except -2:
+    # Where a name stands, or -1.
+    cdef const uint8_t* wanted = name
+    cdef size_t wanted_size = len(name), offset = 0, index
+    cdef const uint8_t* found
+    while offset < size:
+        found = <const uint8_t*>memmem(headers + offset, size - offset, wanted, wanted_size)
+        # Two bytes end the line before it, also where the search goes on.
+        if found == NULL or found < headers + offset + 2:
+            return -1
+        index = found - headers
+        if headers[index - 1] != b"\n" or headers[index - 2] != b"\r":
+            offset = index + wanted_size
+            continue
+        if index + wanted_size >= size:
+            return -1
+        if headers[index + wanted_size] == b":":
+            return index
+        offset = index + wanted_size
+    return -1
+
+
+def value_of(bytes headers not None, bytes name not None):
+    """Give the value of a header, which may be empty; None where it is not there."""
+    cdef const uint8_t* data = headers
+    cdef size_t size = len(headers)
+    cdef Py_ssize_t index = _find(data, size, name)
+    cdef Value value
+    if index < 0:
+        return None
+    _take_value(data + index + len(name) + 1, data + size, &value)
+    return value.start[:value.size]
+
+
+def without_status(bytes headers not None):
+    """Take the status out of the first line; nothing is left where there is nothing else."""
+    cdef Py_ssize_t end = headers.find(b"\r")
+    if end <= 8 or not headers.startswith(b"NATS/1.0"):
+        return headers
+    headers = headers[:8] + headers[end:]
+    return b"" if len(headers) == len(FIRST_LINE) + 2 else headers
+
+
+def without(bytes headers not None, bytes name not None):
+    """Take a header out, as often as it is there; nothing is left where there is no other."""
+    cdef Py_ssize_t index, end
+    while (index := _find(headers, len(headers), name)) >= 0:
+        end = headers.find(b"\r\n", index)
+        if end < 0:
+            return headers
+        headers = headers[:index] + headers[end + 2:]
+        if len(headers) <= len(FIRST_LINE) + 2:
+            return b""
+    return headers
+
+
+def without_prefix(bytes headers not None, bytes prefix not None):
+    """Take out all headers whose names begin alike."""
+    cdef Py_ssize_t index = 0, end
+    while (index := headers.find(prefix, index)) >= 0:
+        if index < 1 or headers[index - 1] != b"\n":
+            index += len(prefix)
+            continue
+        end = headers.find(b"\r\n", index + len(prefix))
+        if end < 0:
+            return headers
+        headers = headers[:index] + headers[end + 2:]
+        if len(headers) <= len(FIRST_LINE) + 2:
+            return b""
+    return headers
+
+
+def with_added(bytes headers not None, bytes name not None, bytes value not None):
+    """Add a header behind the others."""
+    cdef bytes before = headers[:-2] if len(headers) > 2 else FIRST_LINE
+    return b"%b%b: %b\r\n\r\n" % (before, name, value)
+
+
+def with_value(bytes headers not None, bytes name not None, bytes value not None):
+    """Give a header another value where it stands, or add it behind the others."""
+    cdef Py_ssize_t index = _find(headers, len(headers), name)
+    cdef Py_ssize_t start, end
+    if index < 0:
+        return with_added(headers, name, value)
+    start = index + len(name) + 1
+    if headers[start:start + 1] == b" ":
+        start += 1
+    end = headers.find(b"\r\n", start)
+    if end < 0:
+        return headers
+    return headers[:start] + value + headers[end:]

@@ -1,0 +1,284 @@
+"""The compiled half of a stream's publish path: from a published message to its acknowledgement.
+
+A message on a stream whose configuration wants nothing special, with no header that the stream must
+know of but a message id, goes straight into the store's active block and leaves its acknowledgement
+waiting for its sequence; without an id it costs no Python object. Everything else is handed to the
+stream's Python half, which stores it and leaves the acknowledgement here too. `release` sends what
+has become durable.
+
+What always holds: no acknowledgement leaves before its message is durable, and none overtakes that
+of an earlier message.
+
+One thread: the event loop's.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcmp, memcpy, memmove
+
+from penstock.protocol.operations cimport put_number
+from penstock.routing.hub cimport Hub, route
+from penstock.routing.sublist cimport Frame, Receiver, Sublist, Subscription
+from penstock.store.intake cimport Intake
+from penstock.stream.headers cimport IDENTIFIED, ORDINARY, SPECIAL, Kind, Value, classify
+from penstock.stream.message_ids cimport MessageIds
+
+from penstock.errors import PenstockError
+
+cdef enum:
+    # A queue that grew beyond this gives its memory back when it runs empty.
+    ROOM_KEPT = 262144
+    # JetStream's own bound of a message's headers.
+    HEADERS_MAX = 65535
+    # What a message counts for beside its texts.
+    RECORD_OVERHEAD = 34
+
+
+cdef struct Waiting:
+    uint64_t seq
+    uint32_t reply_size
+    # Headers and body lie together.
+    uint32_t payload_size
+    uint32_t headers_size
+
+
+cdef class AckQueue:
+    """Acknowledgements in the order in which they will be sent."""
+
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef uint8_t* reserve(self, size_t more) except NULL:
+        cdef size_t room = self.room if self.room else 4096
+        cdef uint8_t* grown
+        if self.end + more <= self.room:
+            return self.data + self.end
+        if self.start:
+            memmove(self.data, self.data + self.start, self.end - self.start)
+            self.end -= self.start
+            self.start = 0
+        while room < self.end + more:
+            room *= 2
+        if room > self.room:
+            grown = <uint8_t*>realloc(self.data, room)
+            if grown == NULL:
+                raise MemoryError
+            self.data = grown
+            self.room = room
+        return self.data + self.end
+
+    cdef int put(self, uint64_t seq, bytes reply, bytes headers, bytes body) except -1:
+        cdef Waiting head
+        cdef size_t reply_size = len(reply), headers_size = len(headers), body_size = len(body)
+        cdef uint8_t* out = self.reserve(sizeof(Waiting) + reply_size + headers_size + body_size)
+        head.seq = seq
+        head.reply_size = <uint32_t>reply_size
+        head.payload_size = <uint32_t>(headers_size + body_size)
+        head.headers_size = <uint32_t>headers_size
+        memcpy(out, &head, sizeof(Waiting))
+        out += sizeof(Waiting)
+        memcpy(out, <const char*>reply, reply_size)
+        memcpy(out + reply_size, <const char*>headers, headers_size)
+        memcpy(out + reply_size + headers_size, <const char*>body, body_size)
+        self.end += sizeof(Waiting) + reply_size + headers_size + body_size
+        self.count += 1
+        return 0
+
+
+cdef class Ingest(Receiver):
+    """One stream's publish path; see the module."""
+
+    def __init__(self, Hub hub not None, Sublist sublist not None, stream,
+                 bytes ack_start not None, MessageIds message_ids not None):
+        """`stream.take(subject, reply, headers, body)` gets what wants a closer look.
+
+        An acknowledgement is `ack_start`, the sequence and what there is to say of it.
+        """
+        self.hub = hub
+        self.sublist = sublist
+        self.stream = stream
+        self.ack_start = ack_start
+        self.message_ids = message_ids
+        self.waiting = AckQueue()
+
+    def attach(self, Intake intake not None, uint64_t durable_seq):
+        """Put messages into this store from now on, which is durable up to a sequence."""
+        self.intake = intake
+        self.durable_seq = durable_seq
+
+    @property
+    def waiting_count(self):
+        """How many acknowledgements wait."""
+        return self.waiting.count
+
+    cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
+        cdef uint64_t seq = 0
+        cdef Kind kind = SPECIAL
+        cdef Value message_id
+        if not self.careful and not _is_fast_batch(frame):
+            kind = _kind_of(frame, &message_id)
+            if kind == IDENTIFIED and not self.message_ids.is_ready:
+                kind = SPECIAL
+        if kind != SPECIAL and self._open_batch():
+            if kind == IDENTIFIED:
+                seq = self._put_once(frame, message_id.start[:message_id.size])
+                if self.is_answered:
+                    return 1
+            else:
+                seq = self._put(frame)
+        if seq == 0:
+            self.stream.take(
+                frame.subject[:frame.subject_size],
+                frame.reply[:frame.reply_size] if frame.reply_size else None,
+                frame.payload[:frame.headers_size],
+                frame.payload[frame.headers_size:frame.payload_size],
+            )
+        elif frame.reply_size and not self.silent:
+            self._hold_plain(seq, frame)
+        return 1
+
+    cdef uint64_t _put(self, const Frame* frame) except? 0xFFFFFFFFFFFFFFFF:
+        cdef int64_t size = <int64_t>(frame.subject_size + frame.payload_size) + RECORD_OVERHEAD
+        cdef uint64_t seq
+        if size > self.bytes_left:
+            return 0
+        seq = self.intake.put(
+            frame.subject, frame.subject_size, frame.payload, frame.headers_size,
+            frame.payload + frame.headers_size, frame.payload_size - frame.headers_size,
+        )
+        if seq:
+            self.bytes_left -= size
+        return seq
+
+    cdef uint64_t _put_once(
+        self, const Frame* frame, bytes message_id
+    ) except? 0xFFFFFFFFFFFFFFFF:
+        # Stores a message unless one with the same id is there, whose publisher is then answered.
+        cdef uint64_t seq
+        self.is_answered = False
+        if 0 < self.intake.body_bytes_max < <int64_t>frame.payload_size:
+            # It is refused for that, known or not.
+            return 0
+        seq = self.message_ids.find(message_id, self.intake.stamp_ns)
+        self.is_answered = seq != 0
+        if seq:
+            if frame.reply_size and not self.silent:
+                self.hold(seq, frame.reply[:frame.reply_size], self.duplicate_ack(seq))
+            return 0
+        seq = self._put(frame)
+        if seq:
+            self.message_ids.remember(message_id, seq, self.intake.stamp_ns)
+        return seq
+
+    cdef int _open_batch(self) except -1:
+        # 1 where the intake is ready; 0 where the store takes no writes, which `take` will tell.
+        if self.is_batch_open:
+            return 1
+        try:
+            self.intake.begin()
+        except PenstockError:
+            return 0
+        self.is_batch_open = True
+        self.hub.finishing.append(self)
+        return 1
+
+    cdef int finish(self) except -1:
+        if self.is_batch_open:
+            self.is_batch_open = False
+            self.intake.end()
+            self.stream.on_stored()
+        return 0
+
+    def finish_batch(self):
+        """Have what was taken so far made durable, before the end of the buffer."""
+        self.finish()
+
+    cdef int _hold_plain(self, uint64_t seq, const Frame* frame) except -1:
+        cdef uint8_t[20] digits
+        cdef size_t count = put_number(digits, seq)
+        cdef size_t start_size = len(self.ack_start)
+        cdef size_t body_size = start_size + count + 1
+        cdef AckQueue queue = self.waiting
+        cdef Waiting head
+        cdef uint8_t* out = queue.reserve(sizeof(Waiting) + frame.reply_size + body_size)
+        head.seq = seq
+        head.reply_size = <uint32_t>frame.reply_size
+        head.payload_size = <uint32_t>body_size
+        head.headers_size = 0
+        memcpy(out, &head, sizeof(Waiting))
+        out += sizeof(Waiting)
+        memcpy(out, frame.reply, frame.reply_size)
+        out += frame.reply_size
+        memcpy(out, <const char*>self.ack_start, start_size)
+        memcpy(out + start_size, digits, count)
+        out[start_size + count] = b"}"
+        queue.end += sizeof(Waiting) + frame.reply_size + body_size
+        queue.count += 1
+        return 0
+
+    cpdef hold(self, uint64_t seq, bytes reply, bytes body, bytes headers=b""):
+        """Answer `reply` with `body` when a sequence is durable, behind all that waits."""
+        if seq <= self.durable_seq and not self.waiting.count:
+            self.hub.publish(self.sublist, reply, None, headers, body)
+        else:
+            self.waiting.put(seq, reply, headers, body)
+
+    def ack(self, uint64_t seq, bytes more=b""):
+        """Give the acknowledgement of a message, with what there is more to say of it."""
+        return b"%b%d%b}" % (self.ack_start, seq, more)
+
+    cpdef bytes duplicate_ack(self, uint64_t seq):
+        """Give the answer for a message that is there already."""
+        return b'%b%d,"duplicate": true}' % (self.ack_start, seq)
+
+    def release(self, uint64_t durable_seq):
+        """Send the acknowledgements of what is durable."""
+        cdef AckQueue queue = self.waiting
+        cdef AckQueue meanwhile
+        cdef Waiting head
+        cdef Frame frame
+        self.durable_seq = max(self.durable_seq, durable_seq)
+        if not queue.count:
+            return
+        # An answer may be published to this very stream: what it leaves waits in another queue.
+        meanwhile = self.waiting = AckQueue()
+        frame.reply = NULL
+        frame.reply_size = 0
+        frame.size_text = frame.headers_text = NULL
+        frame.size_text_size = frame.headers_text_size = 0
+        while queue.count:
+            memcpy(&head, queue.data + queue.start, sizeof(Waiting))
+            if head.seq > self.durable_seq:
+                break
+            frame.subject = queue.data + queue.start + sizeof(Waiting)
+            frame.subject_size = head.reply_size
+            frame.payload = frame.subject + head.reply_size
+            frame.payload_size = head.payload_size
+            frame.headers_size = head.headers_size
+            queue.start += sizeof(Waiting) + head.reply_size + head.payload_size
+            queue.count -= 1
+            route(self.hub, self.sublist, None, &frame)
+        if meanwhile.count:
+            memcpy(queue.reserve(meanwhile.end), meanwhile.data, meanwhile.end)
+            queue.end += meanwhile.end
+            queue.count += meanwhile.count
+        self.waiting = queue
+        if not queue.count:
+            queue.start = queue.end = 0
+            if queue.room > ROOM_KEPT:
+                free(queue.data)
+                queue.data = NULL
+                queue.room = 0
+
+
+cdef inline bint _is_fast_batch(const Frame* frame) noexcept:
+    # What belongs to a fast batch says so at the end of its reply.
+    return frame.reply_size > 4 and memcmp(frame.reply + frame.reply_size - 4, b".$FI", 4) == 0
+
+
+cdef inline Kind _kind_of(const Frame* frame, Value* message_id) noexcept:
+    if frame.headers_size > HEADERS_MAX:
+        return SPECIAL
+    if frame.headers_size:
+        return classify(frame.payload, frame.headers_size, message_id)
+    return ORDINARY

@@ -1,0 +1,295 @@
+"""Reading an origin that is elsewhere: through a consumer there, as any client would.
+
+The consumer pushes to a subject of ours, wants no acknowledgements, sends a heartbeat every second
+and waits for a word after each window of bytes. Its own sequence tells when something was lost on
+the way: then it is given up, and another one starts behind what has been stored. It vanishes by
+itself when nobody listens.
+
+What always holds: the word that lets the next window come is given after what came is stored, so
+that memory holds a window at the most.
+
+One thread: the event loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from penstock.documents.encoding import to_json
+from penstock.documents.times import SECOND_NS, timestamp
+from penstock.errors import ApiError, ErrorCode, StoreError
+from penstock.limits import FEED_RETRY_S, REMOTE_ORIGIN_SILENCE_S, SEQUENCE_MAX
+from penstock.stream.feeds import Feed, Start
+from penstock.stream.headers import value_of
+from penstock.stream.lines import Line, Unsubscribe
+
+_IDENTITY: Final = b"Nats-Stream-Identity"
+_LAST_DELIVERED: Final = b"Nats-Last-Consumer"
+_STALLED: Final = b"Nats-Consumer-Stalled"
+_CONTROL: Final = b"NATS/1.0 100"
+_NO_RESPONDERS: Final = b"NATS/1.0 503"
+
+
+class _Fault(msgspec.Struct):
+    code: int = 500
+    err_code: int = 0
+    description: str = ""
+
+
+class _Delivered(msgspec.Struct):
+    stream_seq: Annotated[int, msgspec.Meta(ge=0, lt=SEQUENCE_MAX)] = 0
+
+
+class _Created(msgspec.Struct):
+    """The answer, as far as it is needed."""
+
+    error: _Fault | None = None
+    name: str = ""
+    delivered: _Delivered = msgspec.field(default_factory=_Delivered)
+    num_pending: int = 0
+
+
+class RemoteMessage(msgspec.Struct, frozen=True):
+    """A message as it came from the origin."""
+
+    seq: int
+    timestamp_ns: int
+    subject: bytes
+    headers: bytes
+    payload: bytes
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """What the reply subject of a delivered message tells of it."""
+
+    seq: int
+    delivered_seq: int
+    time_ns: int
+    pending: int
+
+
+def read_delivery(reply: bytes) -> Delivery | None:
+    """Read `$JS.ACK.<stream>.<consumer>.<n>.<seq>.<delivered>.<time>.<pending>`, or its newer form.
+
+    That has domain and account in front of the stream, and may have more behind. None for another.
+    """
+    tokens = reply.split(b".")
+    if tokens[:2] != [b"$JS", b"ACK"]:
+        return None
+    numbers = tokens[5:9] if len(tokens) == 9 else tokens[7:11]
+    if len(numbers) != 4 or not all(each.isdigit() and len(each) < 20 for each in numbers):
+        return None
+    read = Delivery(*map(int, numbers))
+    return read if max(read.seq, read.time_ns) <= SEQUENCE_MAX else None
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """How an origin is reached: the line, and what subjects there begin with."""
+
+    line: Line
+    api: str
+    deliver: str
+
+
+class RemoteReader:
+    """Brings the messages of a stream elsewhere to a feed; see the module."""
+
+    def __init__(self, feed: Feed, reach: Reach, setup_failed: ErrorCode) -> None:
+        """`setup_failed` is what is told of a consumer that cannot be made."""
+        self._feed = feed
+        self._reach = reach
+        self._setup_failed = setup_failed
+        self._loop = feed.stream.host.loop
+        self._clock = feed.stream.host.clock
+        self._subscriptions: list[Unsubscribe] = []
+        self._asked = Start()
+        self._delivered_seq = 0
+        self._gathered: list[RemoteMessage] = []
+        self._words: list[bytes] = []
+        """Where to publish that the next window may come."""
+
+        self._is_begun = False
+        """The consumer has been told of, so it is known what its messages are."""
+
+        self._is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._pending = 0
+        self._heard_ns = 0
+        reach.line.on_connected.append(self._begin_anew)
+        self._begin_anew()
+
+    def lag(self) -> int:
+        """How many messages are still to come, as far as the origin has told."""
+        return self._pending
+
+    def active_ns(self) -> int:
+        """How long ago the origin was heard of; -1 for never."""
+        return self._clock.now_ns() - self._heard_ns if self._heard_ns else -1
+
+    def stop(self) -> None:
+        """Bring no more."""
+        self._reach.line.on_connected.remove(self._begin_anew)
+        self._let_go()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # The consumer
+
+    def _set_up(self) -> None:
+        """Ask for a consumer that starts behind what is stored."""
+        self._take()
+        self._let_go()
+        name, answer = secrets.token_hex(8), f"_INBOX.{secrets.token_hex(8)}"
+        deliver = f"{self._reach.deliver}.{name}"
+        self._asked = self._feed.start()
+        line = self._reach.line
+        self._subscriptions = [
+            line.subscribe(deliver.encode(), self._on_message),
+            line.subscribe(answer.encode(), self._on_answer),
+        ]
+        subject, body = self._request(f"PENSTOCK_{name}", deliver)
+        if not line.publish(subject.encode(), answer.encode(), b"", to_json(body)):
+            self._feed.error = ApiError(self._setup_failed, err="no responders")
+        self._wait(REMOTE_ORIGIN_SILENCE_S)
+
+    def _request(self, name: str, deliver: str) -> tuple[str, dict[str, Any]]:
+        origin, patterns = self._feed.origin.name, self._feed.patterns
+        config: dict[str, Any] = {
+            "name": name,
+            "deliver_subject": deliver,
+            "deliver_policy": "all",
+            "ack_policy": "none",
+            "max_deliver": 1,
+            "idle_heartbeat": SECOND_NS,
+            "flow_control": True,
+            "inactive_threshold": int(REMOTE_ORIGIN_SILENCE_S) * SECOND_NS,
+            "direct": True,
+        }
+        if self._asked.seq:
+            config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": self._asked.seq}
+        elif self._asked.time_ns is not None:
+            config |= {
+                "deliver_policy": "by_start_time",
+                "opt_start_time": timestamp(self._asked.time_ns),
+            }
+        subject = f"{self._reach.api}.CONSUMER.CREATE.{origin}"
+        if len(patterns) == 1:
+            config["filter_subject"] = patterns[0]
+            subject += f".{name}.{patterns[0]}"
+        elif patterns:
+            config["filter_subjects"] = patterns
+        return subject, {"stream_name": origin, "config": config}
+
+    def _on_answer(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+        feed = self._feed
+        if headers.startswith(_NO_RESPONDERS):
+            feed.error = ApiError(self._setup_failed, err="no responders")
+            return
+        try:
+            created = msgspec.json.decode(body, type=_Created)
+        except msgspec.DecodeError:
+            feed.error = ApiError(self._setup_failed, err="invalid consumer create response")
+            return
+        if created.error is not None:
+            fault = created.error
+            entry = ErrorCode(fault.code, fault.err_code, "{err}")
+            feed.error = ApiError(entry, err=fault.description)
+            self._wait(FEED_RETRY_S)
+            return
+        feed.meet((value_of(headers, _IDENTITY) or b"").decode("utf-8", "replace"))
+        if feed.start() != self._asked:
+            # It was made again, and is to be read from its start.
+            self._begin_anew()
+            return
+        feed.error = None
+        feed.begin(created.delivered.stream_seq)
+        self._is_begun = True
+        if not self._gathered:
+            self._pending = created.num_pending
+        self._hear()
+        # The first messages may have come before the answer.
+        self._take_soon()
+
+    def _let_go(self) -> None:
+        for unsubscribe in self._subscriptions:
+            unsubscribe()
+        self._subscriptions = []
+        self._is_begun = False
+        self._delivered_seq = 0
+        self._gathered = []
+        self._words = []
+
+    def _begin_anew(self) -> None:
+        # Not at once: a message may be on its way through here.
+        self._wait(0.0)
+
+    def _wait(self, delay_s: float) -> None:
+        """Begin anew after a time, unless something is heard."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(delay_s, self._set_up)
+
+    def _hear(self) -> None:
+        self._heard_ns = self._clock.now_ns()
+        self._wait(REMOTE_ORIGIN_SILENCE_S)
+
+    # Messages
+
+    def _on_message(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+        self._hear()
+        if headers.startswith(_CONTROL) and not body:
+            self._on_control(reply, headers)
+            return
+        delivery = read_delivery(reply or b"")
+        if delivery is None or delivery.delivered_seq <= self._delivered_seq:
+            return
+        if delivery.delivered_seq != self._delivered_seq + 1:
+            # Something was lost on the way.
+            self._begin_anew()
+            return
+        self._delivered_seq = delivery.delivered_seq
+        self._pending = delivery.pending
+        message = RemoteMessage(delivery.seq, delivery.time_ns, subject, headers, body)
+        self._gathered.append(message)
+        self._take_soon()
+
+    def _on_control(self, reply: bytes | None, headers: bytes) -> None:
+        word = reply or value_of(headers, _STALLED)
+        last = value_of(headers, _LAST_DELIVERED)
+        if word:
+            self._words.append(word)
+            self._take_soon()
+        elif last is not None and last != b"%d" % self._delivered_seq:
+            self._begin_anew()
+
+    def _take_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._take)
+
+    def _take(self) -> None:
+        """Store what has come, and let more come."""
+        self._is_due = False
+        if not self._is_begun:
+            return
+        feed = self._feed
+        messages = [each for each in self._gathered if each.seq > feed.position]
+        self._gathered = []
+        try:
+            is_all_taken = not messages or feed.take(messages)
+        except StoreError as error:
+            feed.stream.host.log("ERR", f"JetStream stream {feed.stream.name!r}: {error}")
+            is_all_taken = False
+        if not is_all_taken:
+            self._let_go()
+            self._wait(FEED_RETRY_S)
+            return
+        if not self._pending:
+            feed.rest()
+        words, self._words = self._words, []
+        for word in words:
+            self._reach.line.publish(word, None, b"", b"")

@@ -1,0 +1,133 @@
+"""What the real server answers, read into our classes and written again: the same bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.api.responses import (
+    AccountInfo,
+    Created,
+    Done,
+    GottenMessage,
+    Page,
+    StoredMsg,
+    StreamList,
+    StreamNames,
+    StreamPurged,
+    StreamRestoring,
+    beside_error,
+)
+from penstock.documents.decoding import decode
+from penstock.documents.encoding import document_of, to_json
+from penstock.documents.times import Instant, parse_instant
+from penstock.stream.info import StreamInfo
+from penstock.testing.servers import reference_server
+from tests.support.nats_client import NatsClient
+
+FULL = {
+    "name": "FULL",
+    "subjects": ["a.*"],
+    "max_msgs": 2,
+    "sources": [{"name": "NONE", "filter_subject": "x"}, {"name": "PLAIN"}],
+    "republish": {"src": "a.*", "dest": "r.$1"},
+}
+MIRROR = {"name": "MIRROR", "mirror": {"name": "NONE", "external": {"api": "x.API"}}}
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsClient]:
+    folder = tmp_path_factory.mktemp("reference")
+    settings = f'jetstream {{ store_dir: "{folder}", domain: hub }}'
+    with reference_server(settings=settings) as server, NatsClient(server.port) as client:
+        for config in ({"name": "PLAIN"}, FULL, MIRROR):
+            client.api(f"STREAM.CREATE.{config['name']}", config)
+        for subject in ("PLAIN", "a.1", "a.2", "a.3", "PLAIN", "PLAIN"):
+            client.request(subject, b"\x00payload", headers=b"NATS/1.0\r\nA: b\r\n\r\n")
+        client.api("STREAM.MSG.DELETE.PLAIN", {"seq": 2})
+        yield client
+
+
+def written_again(answer: bytes, *parts: type[msgspec.Struct]) -> bytes:
+    """Read an answer into our classes, and write these."""
+    document: dict[str, Any] = {"type": json.loads(answer)["type"]}
+    for part in parts:
+        document |= document_of(decode(part, answer, strict=False))
+    return to_json(document)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("subject", "body", "parts"),
+    [
+        ("INFO", b"", (AccountInfo,)),
+        ("STREAM.NAMES", b"", (StreamNames,)),
+        ("STREAM.NAMES", b'{"subject":"nothing"}', (StreamNames,)),
+        ("STREAM.LIST", b"", (StreamList,)),
+        ("STREAM.INFO.PLAIN", b"", (Page, StreamInfo)),
+        ("STREAM.INFO.PLAIN", b'{"deleted_details":true}', (Page, StreamInfo)),
+        ("STREAM.INFO.FULL", b'{"subjects_filter":">"}', (Page, StreamInfo)),
+        ("STREAM.INFO.MIRROR", b"", (Page, StreamInfo)),
+        ("STREAM.CREATE.NEW", b'{"name":"NEW"}', (StreamInfo, Created)),
+        ("STREAM.UPDATE.PLAIN", b'{"name":"PLAIN"}', (StreamInfo, Created)),
+        ("STREAM.MSG.GET.PLAIN", b'{"seq":1}', (GottenMessage,)),
+        ("STREAM.PURGE.NEW", b"", (StreamPurged,)),
+        ("STREAM.MSG.DELETE.FULL", b'{"seq":3}', (Done,)),
+    ],
+)
+def test_answers_are_written_as_the_real_server_writes_them(
+    reference: NatsClient, subject: str, body: bytes, parts: tuple[type[msgspec.Struct], ...]
+) -> None:
+    answer = reference.request(f"$JS.API.{subject}", body).payload
+
+    assert b'"error"' not in answer or subject in ("STREAM.LIST", "STREAM.INFO.MIRROR")
+    assert written_again(answer, *parts) == answer
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("subject", "body"),
+    [
+        ("STREAM.INFO.NONE", b""),
+        ("STREAM.NAMES", b"{"),
+        ("STREAM.LIST", b"{"),
+        ("STREAM.PURGE.NONE", b""),
+        ("STREAM.RESTORE.PLAIN", b'{"config":{"name":"PLAIN"},"state":{}}'),
+        ("STREAM.DELETE.NONE", b""),
+        ("STREAM.MSG.GET.NONE", b'{"seq":1}'),
+        ("STREAM.MSG.DELETE.NONE", b'{"seq":1}'),
+        ("STREAM.SNAPSHOT.NONE", b"{}"),
+        ("STREAM.CREATE.A", b"{"),
+        ("STREAM.UPDATE.A", b"{"),
+    ],
+)
+def test_the_same_fields_stand_beside_an_error(
+    reference: NatsClient, subject: str, body: bytes
+) -> None:
+    answer = reference.request(f"$JS.API.{subject}", body).payload
+
+    document = json.loads(answer)
+    kind = document["type"].rpartition(".")[2]
+    told = {"type": document["type"], "error": document["error"]}
+    assert to_json(told | beside_error(kind)) == answer
+
+
+def test_a_stored_message_is_told_in_base64_text() -> None:
+    message = StoredMsg.of(b"a.\xff", 5, b"", b"\x00\xff", 1_500_000_000)
+
+    assert document_of(message) == {
+        "subject": "a.\ufffd",
+        "seq": 5,
+        "data": "AP8=",
+        "time": "1970-01-01T00:00:01.5Z",
+    }
+
+
+def test_where_to_send_a_snapshot_is_always_told() -> None:
+    assert beside_error("stream_restore_response") == document_of(StreamRestoring())
+    assert beside_error("stream_delete_response") == {}
+    assert parse_instant("1970-01-01T00:00:00Z") == Instant(0)

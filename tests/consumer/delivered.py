@@ -1,0 +1,219 @@
+"""Stories of deliveries, lived through with the real server and with ours.
+
+    def naks(life: Life) -> None:
+        life.stream()
+        life.publish("a", "b")
+        life.consumer(ack_policy="explicit")
+        life.pull(2)
+        life.take(2)
+        life.ack(0, b"-NAK")
+
+A life is one connection to one server; what happens in it is noted as lines in which times and ids
+are replaced. A story says how many messages it waits for, so that nothing waits for time to pass;
+at the end what was sent beyond that would show.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from typing_extensions import override
+
+from tests.support.nats_client import Delivery, NatsClient
+
+_ACK_TIME = re.compile(r"(\$JS\.ACK\.[^ ]+\.\d+\.\d+\.\d+)\.\d{16,19}\b")
+_FLOW = re.compile(r"(\$JS\.FC\.[^. ]+\.[^. ]+)\.[0-9A-Za-z]{4}")
+_ID = re.compile(r"\b[0-9A-Za-z]{22}\b")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+_DURATION = re.compile(r'("(?:ack_time|pause_remaining)": ?)\d+')
+
+Story = Callable[["Life"], None]
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+
+
+class Life(NatsClient):
+    """What one server does in a story."""
+
+    def __init__(self, port: int, stream: str) -> None:
+        super().__init__(port)
+        self.stream_name = stream
+        self.lines: list[str] = []
+        self.replies: list[str] = []
+        """Of the messages that were taken."""
+
+        self._has_consumer = False
+        self._is_pending_sure = True
+        """Of what comes in while a consumer is there, the real server counts some a little later
+        as pending."""
+
+        self._pulls = 0
+        self._pin = ""
+        self._targets = {"1": "_IN"}
+
+    def _take_delivery(self, words: list[str]) -> Delivery:
+        found = super()._take_delivery(words)
+        self._target = self._targets.get(words[2], words[2])
+        return found
+
+    def listen(self, subject: str) -> None:
+        """Listen to a subject; `take` gives what comes there too."""
+        self.subscribe(subject)
+        self._targets[str(len(self._targets) + 1)] = subject
+        self.sync()
+
+    def leave(self, subject: str) -> None:
+        """Listen to a subject no more."""
+        sid = next(sid for sid, name in self._targets.items() if name == subject)
+        self._send(f"UNSUB {sid}\r\n".encode())
+        self.sync()
+
+    def sync(self) -> None:
+        """Wait until the server has done what was sent so far; nothing may be on its way."""
+        self.publish("_IN.sync")
+        found = self.next_delivery()
+        assert found.subject == "_IN.sync", f"{found} came unexpectedly"
+
+    def note(self, text: str) -> None:
+        text = text.replace(self.stream_name, "S")
+        text = _ACK_TIME.sub(r"\1.<time>", text)
+        text = _FLOW.sub(r"\1.<id>", _TIME.sub("<time>", _ID.sub("<id>", text)))
+        self.lines.append(_DURATION.sub(r"\1<ns>", text))
+
+    # What is asked
+
+    def ask(self, endpoint: str, **document: Any) -> dict[str, Any]:
+        """Call the API and note what it says wrong."""
+        body = json.dumps(document).encode() if document else b""
+        answer: dict[str, Any] = json.loads(self.request(f"$JS.API.{endpoint}", body).payload)
+        if "error" in answer:
+            self.note(f"{endpoint}: {answer['error']}")
+        return answer
+
+    def stream(self, **config: Any) -> None:
+        subjects = [f"{self.stream_name}.>"]
+        fields = {"name": self.stream_name, "subjects": subjects} | config
+        self.ask(f"STREAM.CREATE.{self.stream_name}", **fields)
+
+    def publish_all(self, *tokens: str, payload: bytes = b"body", headers: bytes = b"") -> None:
+        """Publish a message to each subject, and wait until all are stored."""
+        for token in tokens:
+            subject = f"{self.stream_name}.{token}"
+            self.publish(subject, payload, headers=headers, reply="_IN.stored")
+            assert b'"seq"' in self.next_delivery().payload
+
+    def consumer(self, name: str = "C", **config: Any) -> None:
+        self._has_consumer = True
+        config = {"durable_name": name, "ack_policy": "explicit"} | config
+        fields = {"stream_name": self.stream_name, "config": config}
+        self.ask(f"CONSUMER.CREATE.{self.stream_name}.{name}", **fields)
+
+    def filled(self, *tokens: str, **config: Any) -> None:
+        """Make a stream with messages, and a consumer."""
+        self.stream()
+        self.publish_all(*(tokens or ("a", "b", "a", "c", "b")))
+        self.consumer(**config)
+
+    def pull(self, request: bytes | int | dict[str, Any] = 1, name: str = "C") -> str:
+        """Ask for messages; give where they will come."""
+        self._pulls += 1
+        reply = f"_IN.{self._pulls}"
+        if isinstance(request, dict):
+            request = json.dumps(request).encode()
+        body = b"%d" % request if isinstance(request, int) else request
+        self.publish(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream_name}.{name}", body, reply=reply)
+        return reply
+
+    @override
+    def publish(
+        self, subject: str, payload: bytes = b"", *, headers: bytes = b"", reply: str = ""
+    ) -> None:
+        """Publish without waiting."""
+        if self._has_consumer and subject.startswith(f"{self.stream_name}."):
+            self._is_pending_sure = False
+        super().publish(subject, payload, headers=headers, reply=reply)
+
+    def take(self, count: int = 1) -> None:
+        """Wait for messages, and note them."""
+        for _ in range(count):
+            found = self.next_delivery()
+            if found.reply.startswith("$JS.ACK."):
+                self.replies.append(found.reply)
+            headers = found.headers.decode("utf-8", "replace")
+            if pinned := re.search(r"Nats-Pin-Id: (\w+)", headers):
+                self._pin = pinned[1]
+            body = found.payload.decode("utf-8", "replace")
+            where = "" if self._target == "_IN" else f"{self._target}: "
+            reply = found.reply
+            if reply.startswith("$JS.ACK.") and not self._is_pending_sure:
+                reply = reply.rpartition(".")[0]
+            self.note(f"{where}{found.subject} {reply} {headers!r} {body[:400]}")
+            self._last = found
+
+    def take_unordered(self, count: int) -> None:
+        """As `take`, where servers may send them in any order."""
+        before = len(self.lines)
+        self.take(count)
+        self.lines[before:] = sorted(self.lines[before:])
+
+    def listen_again(self, subject: str) -> None:
+        """Listen to a subject that was left; what was missed comes at once."""
+        self.subscribe(subject)
+        self._targets[str(len(self._targets) + 1)] = subject
+
+    def pin(self) -> str:
+        """Give the pin that was on the last message that had one."""
+        return self._pin
+
+    def ack(self, place: int = -1, body: bytes = b"+ACK") -> None:
+        """Say something of a message that was taken, and wait until it was heard."""
+        self.publish(self.replies[place], body, reply="_IN.acked")
+        self.take()
+
+    def say(self, place: int = -1, body: bytes = b"+ACK") -> None:
+        """Say something of a message that was taken."""
+        self.publish(self.replies[place], body)
+
+    def answer_flow(self) -> None:
+        """Answer the question about the flow that was taken last."""
+        self.publish(self._last.reply)
+
+    def info(self, name: str = "C", *without: str) -> None:
+        """Note how a consumer is."""
+        found = self.ask(f"CONSUMER.INFO.{self.stream_name}.{name}")
+        for field in ("config", "created", "ts", "type", *without):
+            found.pop(field, None)
+        for place in ("delivered", "ack_floor"):
+            found.get(place, {}).pop("last_active", None)
+        self.note(json.dumps(found))
+
+    def until_waiting(self, count: int, name: str = "C") -> None:
+        """Ask until so many requests wait: a server may take them in after it answers others."""
+        while self.ask(f"CONSUMER.INFO.{self.stream_name}.{name}")["num_waiting"] != count:
+            pass
+
+    def end(self) -> None:
+        """Remove the stream, so that nothing of it comes to those who live later."""
+        self.publish(f"$JS.API.STREAM.DELETE.{self.stream_name}", reply="_IN.end")
+        while self.next_delivery().subject != "_IN.end":
+            pass
+
+    def state(self) -> None:
+        """Note what is in the stream."""
+        found = self.ask(f"STREAM.INFO.{self.stream_name}")["state"]
+        self.note(f"{found['messages']} {found['first_seq']} {found['last_seq']}")
+
+
+def lived(port: int, story: Story) -> list[str]:
+    """Give what happens in a story."""
+    with Life(port, story.__name__.replace("_", "-")) as life:
+        try:
+            story(life)
+            life.sync()
+        finally:
+            life.end()
+        return life.lines

@@ -1,0 +1,113 @@
+"""What consumers remember: over a stop, and over a kill in the middle of it all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.testing.servers import ServerProcess, server_process
+from tests.consumer.delivered import MS, Life
+
+
+def _end(server: ServerProcess, *, kill: bool) -> None:
+    if kill:
+        server.kill()
+    else:
+        server.stop()
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_confirmed_acknowledgements_outlive_the_server(tmp_path: Path, kill: bool) -> None:
+    first = server_process(store_dir=tmp_path)
+    with Life(first.port, "S") as life:
+        life.stream()
+        life.publish_all(*"abcdef")
+        life.consumer(ack_wait=200 * MS)
+        life.pull(4)
+        life.take(4)
+        life.ack(0)
+        life.ack(2)
+    _end(first, kill=kill)
+
+    with server_process(store_dir=tmp_path) as second, Life(second.port, "S") as life:
+        life.pull(4)
+        found = sorted(life.next_delivery().subject for _ in range(4))
+
+        assert found == ["S.b", "S.d", "S.e", "S.f"]
+
+
+def test_a_stopped_server_forgets_nothing(tmp_path: Path) -> None:
+    first = server_process(store_dir=tmp_path)
+    with Life(first.port, "S") as life:
+        life.stream()
+        life.publish_all(*"abcdef")
+        life.consumer(ack_wait=3600_000 * MS)
+        life.consumer("all", ack_policy="all", filter_subject="S.b")
+        life.consumer("push", deliver_subject="to", ack_policy="none")
+        life.subscribe("to")
+        life.take(6)
+        life.pull(4)
+        life.take(4)
+        life.say(7, b"-NAK")
+        life.say(6)
+        life.pull(1)
+        life.take(1)
+        before = [life.ask(f"CONSUMER.INFO.S.{name}") for name in ("C", "all", "push")]
+    first.stop()
+
+    with server_process(store_dir=tmp_path) as second, Life(second.port, "S") as life:
+        after = [life.ask(f"CONSUMER.INFO.S.{name}") for name in ("C", "all", "push")]
+
+    fields = ("config", "created", "num_ack_pending", "num_redelivered", "num_pending")
+    for old, new in zip(before, after, strict=True):
+        assert {name: old[name] for name in fields} == {name: new[name] for name in fields}
+        for place in ("delivered", "ack_floor"):
+            assert old[place]["consumer_seq"] == new[place]["consumer_seq"]
+            assert old[place]["stream_seq"] == new[place]["stream_seq"]
+
+
+def test_a_damaged_consumer_stays_offline_and_disturbs_nobody(tmp_path: Path) -> None:
+    first = server_process(store_dir=tmp_path)
+    with Life(first.port, "S") as life:
+        life.stream()
+        life.publish_all("a")
+        life.consumer("good")
+        life.consumer("bad")
+        life.pull(1, "bad")
+        life.take()
+    first.stop()
+    (state,) = tmp_path.glob("**/consumers/bad/state")
+    state.write_bytes(b"\xff" * 40)
+
+    with server_process(store_dir=tmp_path) as second, Life(second.port, "S") as life:
+        life.pull(1, "good")
+        life.take()
+        error = life.ask("CONSUMER.INFO.S.bad")["error"]
+
+    assert error["err_code"] == 10195
+    assert state.read_bytes() == b"\xff" * 40
+
+
+def test_a_removed_consumer_leaves_nothing(tmp_path: Path) -> None:
+    first = server_process(store_dir=tmp_path)
+    with Life(first.port, "S") as life:
+        life.stream()
+        life.consumer()
+        life.ask("CONSUMER.DELETE.S.C")
+    first.stop()
+
+    assert list(tmp_path.glob("**/consumers/*")) == []
+
+
+def test_sealed_messages_are_delivered_as_they_were(tmp_path: Path) -> None:
+    with server_process(store_dir=tmp_path) as server, Life(server.port, "S") as life:
+        life.stream(compression="s2")
+        life.publish_all("a", payload=b"long " * 100, headers=b"NATS/1.0\r\nX: y\r\n\r\n")
+        life.publish_all("b", payload=b"short")
+        life.consumer()
+        life.pull(2)
+        one, two = life.next_delivery(), life.next_delivery()
+
+        assert (one.headers, one.payload) == (b"NATS/1.0\r\nX: y\r\n\r\n", b"long " * 100)
+        assert two.payload == b"short"

@@ -1,0 +1,58 @@
+"""Whoever waits for a subject to be listened to is told, and nobody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.routing.hub import Service
+from penstock.routing.interest import InterestWatch
+from penstock.routing.sublist import Sublist, Subscription
+
+
+def ignore(subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+    """Take a message and do nothing."""
+
+
+@pytest.mark.parametrize("pattern", [b"a.b", b"a.*", b">"])
+def test_a_subscription_that_matches_is_told_when_it_comes_and_when_it_goes(pattern: bytes) -> None:
+    sublist = Sublist()
+    seen: list[bool] = []
+    watch = InterestWatch(sublist)
+    watch.watch(b"a.b", lambda: seen.append(bool(sublist.matches(b"a.b").plain)))
+    subscription = Subscription(Service(ignore), pattern, b"1")
+
+    sublist.insert(subscription)
+    sublist.remove(subscription)
+
+    assert seen == [True, False]
+
+
+@pytest.mark.parametrize("pattern", [b"a", b"a.b.c", b"x.*", b"a.c"])
+def test_other_subscriptions_are_not_told(pattern: bytes) -> None:
+    sublist = Sublist()
+    watch = InterestWatch(sublist)
+    watch.watch(b"a.b", lambda: pytest.fail("nobody listens to it"))
+
+    sublist.insert(Subscription(Service(ignore), pattern, b"1"))
+
+
+def test_nobody_is_told_who_watches_no_more() -> None:
+    sublist = Sublist()
+    seen: list[str] = []
+    watch = InterestWatch(sublist)
+
+    def first() -> None:
+        seen.append("first")
+
+    def second() -> None:
+        seen.append("second")
+
+    watch.watch(b"a", first)
+    watch.watch(b"a", second)
+    watch.unwatch(b"a", first)
+    sublist.insert(Subscription(Service(ignore), b"a", b"1"))
+    watch.unwatch(b"a", second)
+    sublist.insert(Subscription(Service(ignore), b"a", b"2"))
+
+    assert seen == ["second"]
+    assert sublist.observer is None

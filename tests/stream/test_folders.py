@@ -1,0 +1,96 @@
+"""A stream's folder and the power: a stream that was not finished is none afterwards."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from penstock.documents.times import Instant
+from penstock.errors import StreamOffline
+from penstock.store.vfs import FileSystem
+from penstock.stream.config import StreamConfig
+from penstock.stream.folders import StreamFolder
+from penstock.testing.filesystem import MemoryFileSystem
+
+PATH = "/store/streams/S"
+
+
+def folder_in(files: FileSystem) -> StreamFolder:
+    return StreamFolder(files, PATH, lambda: "unique")
+
+
+def make_store(folder: StreamFolder) -> None:
+    """Do what a store does first of all."""
+    folder.files.make_dirs(folder.messages_path)
+    folder.files.sync_dir(folder.path)
+
+
+def prepared() -> StreamFolder:
+    files = MemoryFileSystem()
+    files.make_dirs("/store/streams")
+    files.sync_dir("/")
+    files.sync_dir("/store")
+    folder = folder_in(files)
+    folder.reserve()
+    return folder
+
+
+def survivors(folder: StreamFolder) -> list[StreamFolder]:
+    """Give what may be found after a power cut."""
+    files = folder.files
+    assert isinstance(files, MemoryFileSystem)
+    found = [folder_in(files.survivor(Random(seed))) for seed in range(64)]
+    return [each for each in found if each.files.is_dir(PATH)]
+
+
+def test_nothing_is_found_of_a_stream_that_was_only_begun() -> None:
+    reserved = survivors(prepared())
+    folder = prepared()
+    make_store(folder)
+    stored = survivors(folder)
+
+    assert reserved
+    assert stored
+    for each in reserved + stored:
+        assert each.finish_removal()
+        assert not each.files.exists(PATH)
+
+
+def test_a_stream_that_was_written_is_found() -> None:
+    folder = prepared()
+    make_store(folder)
+    folder.write(StreamConfig(name="S"), Instant(7))
+    written = survivors(folder)
+    folder.end_reservation()
+
+    assert len(written) == 64
+    for each in written + survivors(folder):
+        assert not each.finish_removal()
+        assert each.read().created == Instant(7)
+
+
+def test_a_stream_without_its_document_is_kept() -> None:
+    folder = prepared()
+    make_store(folder)
+    folder.end_reservation()
+
+    assert not folder.finish_removal()
+    with pytest.raises(StreamOffline):
+        folder.read()
+    assert folder.files.is_dir(folder.messages_path)
+
+
+def test_what_is_left_when_a_removal_was_cut_off_is_removed() -> None:
+    folder = prepared()
+    make_store(folder)
+    folder.write(StreamConfig(name="S"), Instant(7))
+    folder.end_reservation()
+    folder.begin_removal()
+
+    for each in survivors(folder):
+        assert each.finish_removal()
+    folder.remove()
+    folder.files.make_dirs(PATH)
+    assert folder.finish_removal()
+    assert not folder.files.exists(PATH)

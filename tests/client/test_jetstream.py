@@ -26,7 +26,7 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture
 def streams(url: str) -> Iterator[JetStream]:
     """Give JetStream with a stream S of the subjects s.>."""
-    with Client.connect(url) as client:
+    with Client.connect(url, timeout_s=60) as client:
         made = JetStream(client)
         made.call("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
         yield made

@@ -10,12 +10,21 @@ Called by recovery.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
 
 import msgspec
 
-from penstock.format.block import BlockHeader, encode_block_header
+from penstock.errors import PenstockError
+from penstock.format.block import (
+    HEADER_BYTES,
+    BlockHeader,
+    decode_block_header,
+    encode_block_header,
+)
 from penstock.format.block_index import BlockIndex
 from penstock.format.block_walker import BlockWalker
 from penstock.format.damage import Damage
@@ -26,6 +35,9 @@ from penstock.store.block_account import Block
 from penstock.store.block_head import BlockHead
 from penstock.store.block_survey import Survey, read_file
 from penstock.store.engine import Engine
+
+Walked: TypeAlias = tuple[bytes, BlockIndex, BlockWalker]
+"""A block's bytes, the index that was made of them, and the walker that made it."""
 
 
 class FoundBlock(msgspec.Struct):
@@ -44,11 +56,54 @@ class FoundBlock(msgspec.Struct):
     """Of the last block: what is whole, and perhaps not on stable storage yet."""
 
 
+class EarlyWalk:
+    """The walk through the last block, begun while all the others are looked at.
+
+    It takes most of an opening's time and needs nothing but its own file; both halves run without
+    the interpreter lock for nearly all of it. What comes of it counts only for a block whose header
+    is the one that it met.
+    """
+
+    def __init__(self, engine: Engine, number: int) -> None:
+        self._name = block_name(number)
+        self._path = engine.file_path(self._name)
+        self._header: BlockHeader | None = None
+        self._walked: Walked | None = None
+        self._thread = threading.Thread(target=self._run, args=(engine,), daemon=True)
+        self._thread.start()
+
+    def _run(self, engine: Engine) -> None:
+        # Whatever fails here is met again, and told, where the block is due.
+        with contextlib.suppress(OSError, PenstockError):
+            data = read_file(engine, self._name) or b""
+            self._header = decode_block_header(data[:HEADER_BYTES], self._path)
+            self._walked = _walk(self._header, data)
+
+    def wait(self) -> None:
+        """Let nothing of it go on."""
+        self._thread.join()
+
+    def take(self, header: BlockHeader) -> Walked | None:
+        """Give what came of it, once, where it is of the block with this header."""
+        self._thread.join()
+        walked, self._walked = self._walked, None
+        return walked if self._header == header else None
+
+
 class Known(msgspec.Struct):
     """What is told apart from the blocks."""
 
     checkpoint: Checkpoint | None
     mark: HighWater | None
+    early: EarlyWalk | None = None
+
+    @property
+    def last_block(self) -> int:
+        """The number of the last block that is told of, 0 for none."""
+        told = [0 if self.mark is None else self.mark.block]
+        if self.checkpoint is not None:
+            told += [each.number for each in self.checkpoint.blocks[-1:]]
+        return max(told)
 
     @property
     def salt(self) -> int:
@@ -156,8 +211,7 @@ def _index_of(engine: Engine, head: BlockHead) -> BlockIndex | None:
     return index if index.header == encode_block_header(header_of(head)) else None
 
 
-def _walk(head: BlockHead, data: bytes) -> tuple[BlockIndex, BlockWalker]:
-    header = header_of(head)
+def _walk(header: BlockHeader, data: bytes) -> Walked:
     index = BlockIndex(
         header.number,
         header.generation,
@@ -167,12 +221,12 @@ def _walk(head: BlockHead, data: bytes) -> tuple[BlockIndex, BlockWalker]:
     )
     walker = BlockWalker(data, block=header.number, seed=header.seed, base_seq=header.base_seq)
     walker.index_into(index)
-    return index, walker
+    return data, index, walker
 
 
 def _scan_sealed(engine: Engine, head: BlockHead) -> FoundBlock:
     data = read_file(engine, block_name(head.number)) or b""
-    index, walker = _walk(head, data)
+    _, index, walker = _walk(header_of(head), data)
     _count_tail(index, walker, len(data), walker.last_seq)
     return FoundBlock(_block_of(head), index, is_scanned=True)
 
@@ -200,8 +254,10 @@ def _scan_last(engine: Engine, survey: Survey, known: Known, head: BlockHead) ->
     bytes that are missing can only be the last commit's, which was never acknowledged: it is cut
     off where it first fails, and what arrived of it behind that place goes too.
     """
-    data = read_file(engine, block_name(head.number)) or b""
-    index, walker = _walk(head, data)
+    walked = None if known.early is None else known.early.take(header_of(head))
+    if walked is None:
+        walked = _walk(header_of(head), read_file(engine, block_name(head.number)) or b"")
+    data, index, walker = walked
     durable = known.durable_bytes(head)
     if any(other.number > head.number and other.size for other in survey.heads.values()):
         durable = max(durable, len(data))
@@ -214,7 +270,7 @@ def _scan_last(engine: Engine, survey: Survey, known: Known, head: BlockHead) ->
         default=walker.whole_bytes,
     )
     if cut < walker.whole_bytes:
-        index, walker = _walk(head, data[:cut])
+        _, index, walker = _walk(header_of(head), data[:cut])
     found = FoundBlock(_block_of(head), index, is_scanned=True, durable_bytes=durable)
     if walker.whole_bytes < durable:
         _count_tail(index, walker, len(data), max(known.last_seq, walker.last_seq))

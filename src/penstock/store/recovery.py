@@ -24,7 +24,7 @@ from penstock.format.state import Checkpoint, HighWater, decode_checkpoint, deco
 from penstock.store.active_block import ActiveBlock
 from penstock.store.block_account import Block
 from penstock.store.block_head import BlockHead
-from penstock.store.block_scan import FoundBlock, Known, Stock, header_of
+from penstock.store.block_scan import EarlyWalk, FoundBlock, Known, Stock, header_of
 from penstock.store.block_survey import Survey, read_file, survey_directory
 from penstock.store.engine import Engine
 from penstock.store.interface import RecoveryReport
@@ -39,6 +39,16 @@ def recover(engine: Engine) -> RecoveryReport:
     started = engine.clock.monotonic_ns()
     report = RecoveryReport(engine.path)
     known = Known(_read_checkpoint(engine, report), _read_high_water(engine))
+    if engine.threaded and known.last_block:
+        known.early = EarlyWalk(engine, known.last_block)
+    try:
+        return _recover(engine, report, known, started)
+    finally:
+        if known.early is not None:
+            known.early.wait()
+
+
+def _recover(engine: Engine, report: RecoveryReport, known: Known, started: int) -> RecoveryReport:
     survey = survey_directory(engine, known.salt)
     engine.salt = survey.salt
     if known.mark is not None and known.mark.salt not in (0, survey.salt):

@@ -77,6 +77,7 @@ class AccountStreams:
         self.api_errors = 0
         self._prepared: set[str] = set()
         self._path = os.path.join(path, STREAMS_NAME)
+        self._has_place = False
 
     def _folder(self, name: str) -> StreamFolder:
         return StreamFolder(
@@ -180,9 +181,22 @@ class AccountStreams:
         self._prepared.add(config.name)
         folder = self._folder(config.name)
         if config.storage is StorageType.FILE:
+            self._make_place()
             folder.reserve()
         created = Instant(self.host.clock.now_ns())
         return Stream(self.host, self.sublist, folder, config, created)
+
+    def _make_place(self) -> None:
+        """Make the folder of the streams once, so that a power cut does not take it with them."""
+        if self._has_place:
+            return
+        self.host.files.make_dirs(self._path)
+        place = self._path
+        # Its own entry, the account's and JetStream's: whoever made them may not have synced them.
+        for _ in range(3):
+            place = os.path.dirname(place)
+            self.host.files.sync_dir(place)
+        self._has_place = True
 
     def settle(self, stream: Stream) -> None:
         """From now on a restart finds the stream; raises OSError."""

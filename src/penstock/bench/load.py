@@ -136,10 +136,14 @@ def main() -> None:
     # Whoever started this ends it; a Ctrl-C at the terminal is told to them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     load = Load()
-    jobs = msgspec.json.Decoder(Job)
+    orders = msgspec.json.Decoder(Job | Leave)
     for line in iter(sys.stdin.buffer.readline, b""):
+        order = orders.decode(line)
+        if isinstance(order, Leave):
+            # It crossed the last messages of the run that it was meant for.
+            continue
         try:
-            load.tell(load.run(jobs.decode(line)))
+            load.tell(load.run(order))
         except BrokenPipeError:
             return
         except (PenstockError, OSError) as error:

@@ -217,7 +217,7 @@ class Plan(msgspec.Struct, frozen=True):
         )
 
 
-class Job(msgspec.Struct, frozen=True):
+class Job(msgspec.Struct, frozen=True, tag="job"):
     """What one load process does in one run."""
 
     role: Role
@@ -269,7 +269,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 Report = Ready | Progress | Done | Failed
 
 
-class Leave(msgspec.Struct, frozen=True):
+class Leave(msgspec.Struct, frozen=True, tag="leave"):
     """What the process is told in a run: it may have sent so many messages in all."""
 
     messages: int

@@ -92,6 +92,25 @@ def test_requests_get_their_own_answers(server: ServerProcess, client: Client) -
     assert answers == [b"!0", b"!1", b"!2"]
 
 
+def test_answers_may_come_in_another_order_than_the_requests(
+    server: ServerProcess, client: Client
+) -> None:
+    with Client.connect(f"127.0.0.1:{server.port}") as answering:
+        sid = answering.subscribe(b"svc")
+        answering.flush()
+        replies = [client.begin_request(b"svc", b"%d" % number) for number in range(5)]
+
+        asked = [answering.next_message(sid) for _ in replies]
+        for request in reversed(asked):
+            answering.publish(request.reply, request.payload)
+            answering.publish(request.reply, b"a second answer that nobody waits for")
+        answering.flush()
+
+        assert [client.next_answer(each).payload for each in replies] == [
+            b"%d" % number for number in range(5)
+        ]
+
+
 def test_a_request_that_nobody_takes_is_answered_at_once(client: Client) -> None:
     assert client.request(b"nobody").headers.startswith(b"NATS/1.0 503\r\n")
 

@@ -47,6 +47,7 @@ class Client:
         self._inbox = b""
         self._inbox_sid = b""
         self._requests = 0
+        self._outstanding: dict[bytes, Message | None] = {}
 
     @classmethod
     def connect(
@@ -163,17 +164,29 @@ class Client:
         self, subject: bytes, payload: bytes = b"", *, headers: bytes | None = None
     ) -> bytes:
         """Publish a request; gives the subject that its answers come to."""
+        if len(self._outstanding) >= KEPT_MESSAGES_MAX:
+            raise UsageError(f"more than {KEPT_MESSAGES_MAX} requests whose answers nobody reads")
         reply = self.new_inbox()
+        self._outstanding[reply] = None
         self.publish(subject, payload, reply=reply, headers=headers)
         self._wire.send()
         return reply
 
     def next_answer(self, reply: bytes) -> Message:
-        """Wait for the next answer to a request; raises TimeoutError."""
+        """Wait for the next answer to a request; raises TimeoutError.
+
+        Servers answer in the order that suits them: the first answer to each other request that
+        is outstanding is kept for its own call.
+        """
+        early = self._outstanding.pop(reply, None)
+        if early is not None:
+            return early
         while True:
             message = self.next_message(self._inbox_sid)
             if message.subject == reply:
                 return message
+            if self._outstanding.get(message.subject, message) is None:
+                self._outstanding[message.subject] = message
 
     def pull(
         self, stream: bytes, consumer: bytes, batch: int, *, expires_s: float = 5.0

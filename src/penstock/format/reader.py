@@ -119,13 +119,33 @@ class StreamReader:
         Raises FileNotFoundError and UnsupportedVersion. A missing or wrong key shows when messages
         are read: what a stream holds by its subjects is not secret.
         """
+        self._begin(folder, stream, key)
+        self._take_stock()
+
+    def _begin(self, folder: ReadableFolder | str, stream: str, key: StoreKey | None) -> None:
         self.folder = LocalFolder(folder) if isinstance(folder, str) else folder
         self.damage: list[Damage] = []
         self.removed = SequenceSet()
         self.blocks: list[BlockInfo] = []
         self._stream = stream.encode()
         self._key = key
-        self._take_stock()
+
+    @classmethod
+    def of_stock(
+        cls,
+        folder: ReadableFolder | str,
+        blocks: list[BlockInfo],
+        removed: SequenceSet,
+        *,
+        stream: str = "stream",
+        key: StoreKey | None = None,
+    ) -> StreamReader:
+        """Read blocks that another reader found, without looking at the directory again."""
+        reader = cls.__new__(cls)
+        reader._begin(folder, stream, key)
+        reader.blocks = blocks
+        reader.removed = removed
+        return reader
 
     def _block_numbers(self) -> list[int]:
         return sorted(

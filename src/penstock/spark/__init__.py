@@ -1,0 +1,9 @@
+"""Streams as Spark tables: sources and sinks for PySpark, over block files and over the wire.
+
+`penstock.spark.register(spark)` makes the formats known to a session. Executors load `format` and
+`client`, never the server.
+"""
+
+from penstock.spark.registration import register
+
+__all__ = ["register"]

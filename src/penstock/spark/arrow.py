@@ -1,0 +1,164 @@
+"""Batches of messages as Arrow record batches: the same buffers, under the types of the schema.
+
+Nothing is copied but what must change: times become microseconds, headers a map. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import UsageError
+from penstock.format.columns import ColumnBatch
+from penstock.spark import schema
+from penstock.spark.header_maps import HeaderMapBuilder
+from penstock.spark.schema import Column
+
+SEQUENCE_MAX = 2**63 - 1
+"""Sequences are 64 bits without a sign in the store, and Spark has none of that kind."""
+
+
+class Needs(msgspec.Struct, frozen=True):
+    """What must be read for a set of columns."""
+
+    headers: bool
+    payloads: bool
+
+
+def needs_of(columns: Sequence[Column]) -> Needs:
+    """Tell what must be read for these columns."""
+    kinds = {each.holds for each in columns}
+    whole = schema.SIZE.holds in kinds
+    return Needs(
+        headers=whole or bool(kinds & {schema.HEADER_MAP.holds, schema.RAW_HEADERS.holds}),
+        payloads=whole or bool(kinds & {schema.DATA.holds, schema.VALUE.holds}),
+    )
+
+
+class Converter:
+    """Makes record batches of some columns; one for a task."""
+
+    def __init__(self, columns: Sequence[Column], stream: str) -> None:
+        self._schema = schema.arrow_schema(columns)
+        self._makers = [_MAKERS[each.holds] for each in columns]
+        self._stream = stream
+
+    def convert(self, batch: ColumnBatch) -> pa.RecordBatch:
+        """Give a batch as Spark wants it; raises UsageError for sequences that it cannot hold."""
+        arrays = [make(batch, self._stream) for make in self._makers]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _stream(batch: ColumnBatch, stream: str) -> pa.Array:
+    return pa.repeat(pa.scalar(stream, pa.string()), batch.count)
+
+
+def _subject(batch: ColumnBatch, _stream: str) -> pa.Array:
+    return _text(_binary(batch.count, batch.subject_offsets, batch.subjects))
+
+
+def _sequence(batch: ColumnBatch, _stream: str) -> pa.Array:
+    if batch.count and int.from_bytes(batch.sequences[-8:], "little") > SEQUENCE_MAX:
+        raise UsageError(f"sequences above {SEQUENCE_MAX} do not fit Spark's bigint")
+    return _fixed(pa.int64(), batch.count, batch.sequences)
+
+
+def _timestamp(batch: ColumnBatch, _stream: str) -> pa.Array:
+    exact = _fixed(pa.timestamp("ns", tz="UTC"), batch.count, batch.timestamps)
+    return exact.cast(pa.timestamp("us", tz="UTC"), safe=False)
+
+
+def _time_ns(batch: ColumnBatch, _stream: str) -> pa.Array:
+    return _fixed(pa.int64(), batch.count, batch.timestamps)
+
+
+def _header_map(batch: ColumnBatch, _stream: str) -> pa.Array:
+    if not batch.headers:
+        return pa.nulls(batch.count, schema.HEADERS)
+    maps = HeaderMapBuilder().build(batch.header_offsets, batch.headers, batch.count)
+    keys = len(maps.key_offsets) // 4 - 1
+    values = len(maps.value_offsets) // 4 - 1
+    names = _text(_binary(keys, maps.key_offsets, maps.keys))
+    texts = _text(_binary(values, maps.value_offsets, maps.values))
+    lists = pa.Array.from_buffers(
+        schema.HEADERS.item_type, keys, [None, pa.py_buffer(maps.list_offsets)], children=[texts]
+    )
+    entries = pa.StructArray.from_arrays(
+        [names, lists], fields=[schema.HEADERS.key_field, schema.HEADERS.item_field]
+    )
+    return pa.Array.from_buffers(
+        schema.HEADERS,
+        batch.count,
+        [pa.py_buffer(maps.validity), pa.py_buffer(maps.map_offsets)],
+        null_count=maps.null_count,
+        children=[entries],
+    )
+
+
+def _raw_headers(batch: ColumnBatch, _stream: str) -> pa.Array:
+    return _binary(batch.count, batch.header_offsets, batch.headers)
+
+
+def _data(batch: ColumnBatch, _stream: str) -> pa.Array:
+    return _binary(batch.count, batch.payload_offsets, batch.payloads)
+
+
+def _value(batch: ColumnBatch, stream: str) -> pa.Array:
+    return _text(_data(batch, stream))
+
+
+def _reply(batch: ColumnBatch, _stream: str) -> pa.Array:
+    return pa.nulls(batch.count, pa.string())
+
+
+def _size(batch: ColumnBatch, stream: str) -> pa.Array:
+    return pc.add(
+        pc.binary_length(_raw_headers(batch, stream)), pc.binary_length(_data(batch, stream))
+    )
+
+
+def _block(batch: ColumnBatch, _stream: str) -> pa.Array:
+    return pa.repeat(pa.scalar(batch.block, pa.int64()), batch.count)
+
+
+def _offset(batch: ColumnBatch, _stream: str) -> pa.Array:
+    return _fixed(pa.int64(), batch.count, batch.offsets)
+
+
+_MAKERS: dict[str, Callable[[ColumnBatch, str], pa.Array]] = {
+    schema.STREAM.holds: _stream,
+    schema.SUBJECT.holds: _subject,
+    schema.SEQUENCE.holds: _sequence,
+    schema.TIMESTAMP.holds: _timestamp,
+    schema.TIME_NS.holds: _time_ns,
+    schema.HEADER_MAP.holds: _header_map,
+    schema.RAW_HEADERS.holds: _raw_headers,
+    schema.DATA.holds: _data,
+    schema.VALUE.holds: _value,
+    schema.REPLY.holds: _reply,
+    schema.SIZE.holds: _size,
+    schema.BLOCK.holds: _block,
+    schema.OFFSET.holds: _offset,
+}
+
+
+def _fixed(kind: pa.DataType, count: int, data: bytes) -> pa.Array:
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)])
+
+
+def _binary(count: int, offsets: bytes, data: bytes) -> pa.Array:
+    return pa.Array.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
+
+
+def _text(array: pa.Array) -> pa.Array:
+    # Subjects and payloads are bytes: what is no UTF-8 is shown with marks, never passed on as is.
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [each.decode(errors="replace") for each in array.to_pylist()]
+        return pa.array(texts, pa.string())

@@ -1,0 +1,93 @@
+"""Folders of block files, wherever they are: the local disk, or any file system that pyarrow knows.
+
+A place is a path or a URI (`file:`, `s3:`, `gs:`, `hdfs:` and so on). Opened in the driver to plan
+and again by every task, so it must mean the same everywhere. Read-only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyarrow import fs
+
+from penstock.errors import UsageError
+from penstock.format.files import LocalFolder, ReadableFile, ReadableFolder
+
+MESSAGES_NAME = "msgs"
+"""Where a server keeps a stream's messages, below the stream's own folder."""
+
+
+class RemoteFile:
+    """A file of a pyarrow file system."""
+
+    def __init__(self, files: fs.FileSystem, path: str) -> None:
+        self.path = path
+        self._file: Any = files.open_input_file(path)
+
+    def fileno(self) -> int:
+        """There is no descriptor."""
+        return -1
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Read up to `size` bytes; fewer only at the end of the file."""
+        left = max(self.size() - offset, 0)
+        data: bytes = self._file.read_at(min(size, left), offset)
+        return data
+
+    def size(self) -> int:
+        """Give the length."""
+        length: int = self._file.size()
+        return length
+
+    def close(self) -> None:
+        """Close."""
+        self._file.close()
+
+
+class RemoteFolder:
+    """A folder of a pyarrow file system."""
+
+    def __init__(self, files: fs.FileSystem, path: str) -> None:
+        self.path = path
+        self._files = files
+
+    def list_names(self) -> list[str]:
+        """Give the sorted names; raises FileNotFoundError."""
+        return sorted(each.base_name for each in self._files.get_file_info(self._selector()))
+
+    def _selector(self) -> fs.FileSelector:
+        return fs.FileSelector(self.path)
+
+    def open(self, name: str) -> ReadableFile:
+        """Open a file of the folder; raises FileNotFoundError."""
+        return RemoteFile(self._files, f"{self.path}/{name}")
+
+
+def open_folder(place: str) -> ReadableFolder:
+    """Give the folder at a path or URI; raises UsageError where there is none."""
+    if "://" not in place:
+        folder: ReadableFolder = LocalFolder(place)
+    else:
+        try:
+            files, path = fs.FileSystem.from_uri(place)
+        except (ValueError, OSError) as error:
+            raise UsageError(f"{place}: {error}") from None
+        is_local = isinstance(files, fs.LocalFileSystem)
+        folder = LocalFolder(path) if is_local else RemoteFolder(files, path)
+    try:
+        names = folder.list_names()
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"{place}: no such folder") from None
+    except OSError as error:
+        raise UsageError(f"{place}: {error}") from None
+    if MESSAGES_NAME in names:
+        return open_folder(f"{place.rstrip('/')}/{MESSAGES_NAME}")
+    return folder
+
+
+def stream_name(place: str) -> str:
+    """Give the name of the stream whose folder this is, by the folder's name."""
+    parts = [part for part in place.split("/") if part]
+    if len(parts) > 1 and parts[-1] == MESSAGES_NAME:
+        parts.pop()
+    return parts[-1] if parts else "stream"

@@ -1,0 +1,15 @@
+"""Making the formats known to a Spark session."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from penstock.spark.blocks import BlockSource
+
+FORMATS = (BlockSource,)
+
+
+def register(spark: SparkSession) -> None:
+    """Make every format of Penstock known to this session."""
+    for each in FORMATS:
+        spark.dataSource.register(each)

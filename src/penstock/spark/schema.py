@@ -1,0 +1,145 @@
+"""The columns of a stream as a table: their Spark and Arrow types, and which of them are wanted.
+
+Spark compares the Arrow schema of what a source yields with its own, order and nullability
+included, so both are made here from one table. All columns are nullable.
+
+A user's own schema is the projection: a source is given it and yields exactly its columns. Pure.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from penstock.errors import UsageError
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One column: what it holds, under which name, with which types."""
+
+    holds: str
+    spark: DataType
+    arrow: pa.DataType
+    text: str
+    shown_as: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the table."""
+        return self.shown_as or self.holds
+
+
+HEADERS = pa.map_(pa.string(), pa.list_(pa.field("element", pa.string())))
+"""Header names with their values, in the order in which they came."""
+
+STREAM = Column("stream", StringType(), pa.string(), "the stream's name")
+SUBJECT = Column("subject", StringType(), pa.string(), "the message's subject")
+SEQUENCE = Column("sequence", LongType(), pa.int64(), "its place in the stream")
+TIMESTAMP = Column(
+    "timestamp", TimestampType(), pa.timestamp("us", tz="UTC"), "when it was stored, to a µs"
+)
+TIME_NS = Column("time_ns", LongType(), pa.int64(), "when it was stored, Unix nanoseconds")
+HEADER_MAP = Column(
+    "headers",
+    MapType(StringType(), ArrayType(StringType())),
+    HEADERS,
+    "its headers, null where it has none",
+)
+RAW_HEADERS = Column("headers_raw", BinaryType(), pa.binary(), "its headers as they were sent")
+DATA = Column("data", BinaryType(), pa.binary(), "its payload")
+VALUE = Column("value", StringType(), pa.string(), "its payload as text")
+REPLY = Column("reply", StringType(), pa.string(), "null: a stored message has no reply subject")
+SIZE = Column("size", IntegerType(), pa.int32(), "bytes of its payload and headers")
+BLOCK = Column("_block", LongType(), pa.int64(), "the number of its block file")
+OFFSET = Column("_offset", LongType(), pa.int64(), "its place in the block file")
+
+MESSAGE_COLUMNS = (
+    STREAM,
+    SUBJECT,
+    SEQUENCE,
+    TIMESTAMP,
+    TIME_NS,
+    HEADER_MAP,
+    RAW_HEADERS,
+    DATA,
+    VALUE,
+    REPLY,
+    SIZE,
+)
+BLOCK_COLUMNS = (*MESSAGE_COLUMNS, BLOCK, OFFSET)
+
+OFFICIAL_NAMES = {
+    "data": "content",
+    "sequence": "streamSeq",
+    "reply": "replyTo",
+}
+"""What the official NATS connector calls them."""
+
+
+def spark_schema(columns: Iterable[Column]) -> StructType:
+    """Give the columns as Spark knows them."""
+    return StructType([StructField(each.name, each.spark, nullable=True) for each in columns])
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """Give the columns as Arrow knows them."""
+    return pa.schema([pa.field(each.name, each.arrow, nullable=True) for each in columns])
+
+
+def choose(names: Sequence[str], known: Sequence[Column]) -> list[Column]:
+    """Give the named columns; raises UsageError with the nearest name for an unknown one."""
+    by_name = {each.name.lower(): each for each in known}
+    chosen = []
+    for name in names:
+        column = by_name.get(name.strip().lower())
+        if column is None:
+            raise UsageError(_unknown(name, known))
+        chosen.append(column)
+    if not chosen:
+        raise UsageError("no column is asked for: " + _listed(known))
+    return chosen
+
+
+def requested(schema: StructType, known: Sequence[Column]) -> list[Column]:
+    """Give the columns of a schema that Spark asks for; raises UsageError where one does not fit."""
+    chosen = choose([field.name for field in schema.fields], known)
+    for field, column in zip(schema.fields, chosen, strict=True):
+        if _plain(field.dataType) != _plain(column.spark):
+            raise UsageError(
+                f"column {field.name} is {column.spark.simpleString()}, "
+                f"not {field.dataType.simpleString()}"
+            )
+    return [
+        msgspec.structs.replace(column, shown_as=field.name)
+        for field, column in zip(schema.fields, chosen, strict=True)
+    ]
+
+
+def _plain(kind: DataType) -> str:
+    # Nullability within maps and lists is written in many ways and means nothing here.
+    return kind.simpleString()
+
+
+def _unknown(name: str, known: Sequence[Column]) -> str:
+    near = difflib.get_close_matches(name.lower(), [each.name for each in known], n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"no column {name!r}{hint} There are: {_listed(known)}"
+
+
+def _listed(known: Sequence[Column]) -> str:
+    return ", ".join(each.name for each in known)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from penstock.errors import CorruptStore, UsageError
+from penstock.errors import CorruptStore, FormatError, UsageError
 from penstock.format.block import (
     HEADER_BYTES,
     BlockHeader,
@@ -31,6 +31,7 @@ from penstock.format.columns import ColumnBatch, ColumnBuilder
 from penstock.format.damage import Damage
 from penstock.format.envelope import StoreKey
 from penstock.format.files import LocalFolder, ReadableFolder
+from penstock.format.index_picks import IndexPicks
 from penstock.format.layout import block_name, block_number, index_name
 from penstock.format.record import DELETED
 from penstock.format.sequence_set import SequenceSet
@@ -40,6 +41,12 @@ from penstock.subjects import SubjectFilter
 SEQ_MAX = 2**64 - 1
 TIME_MIN = -(2**63)
 TIME_MAX = 2**63 - 1
+PICKED_PART = 8
+"""A filter that wants one message of these many, or fewer, has them picked out by the index."""
+
+PICKED_GAP_BYTES = 4096
+"""Records that lie as close as this are read together."""
+
 TAIL_REASON = "no whole record up to the end"
 
 
@@ -290,6 +297,12 @@ class StreamReader:
     def candidates(self, wanted: Selection) -> list[BlockInfo]:
         """Give the blocks that can hold a wanted message, without touching their data."""
         return [
+            block for block in self.in_range(wanted) if self._has_subject(block, wanted.subjects)
+        ]
+
+    def in_range(self, wanted: Selection) -> list[BlockInfo]:
+        """Give the blocks that can hold a message of the wanted sequences and times."""
+        return [
             block
             for block in self.blocks
             if block.count
@@ -297,29 +310,95 @@ class StreamReader:
             and block.last_seq >= wanted.first_seq
             and block.first_time_ns <= wanted.last_ns
             and block.last_time_ns >= wanted.first_ns
-            and self._has_subject(block, wanted.subjects)
         ]
 
     def _has_subject(self, block: BlockInfo, subjects: SubjectFilter | None) -> bool:
-        if subjects is None or subjects.everything or not block.sealed:
+        if subjects is None or subjects.everything:
             return True
-        index = self._index_file(block.number)
+        index = self._fitting_index(block)
+        return index is None or index.count_matching(subjects) > 0
+
+    def batches(self, wanted: Selection | None = None) -> Iterator[ColumnBatch]:
+        """Yield the wanted live messages, block after block, in order of sequence."""
+        wanted = wanted or Selection()
+        for block in self.in_range(wanted):
+            yield from self.block_batches(block, wanted)
+
+    def block_batches(self, block: BlockInfo, wanted: Selection) -> Iterator[ColumnBatch]:
+        """Yield the wanted live messages of one block; what is damaged is added to `damage`."""
+        done_seq = 0
+        for batch in self._picked_batches(block, wanted):
+            if batch is None:
+                return
+            done_seq = int.from_bytes(batch.sequences[-8:], "little")
+            yield batch
+        if done_seq:
+            wanted = msgspec.structs.replace(wanted, first_seq=done_seq + 1)
+        yield from self._walked_batches(block, wanted)
+
+    def _fitting_index(self, block: BlockInfo) -> BlockIndex | None:
+        """Give the index of a sealed block as it was found, or None where it has changed."""
+        index = self._index_file(block.number) if block.sealed else None
         if index is None or (index.generation, index.base_seq, index.block_bytes) != (
             block.generation,
             block.base_seq,
             block.bytes,
         ):
-            return True
-        return index.count_matching(subjects) > 0
+            return None
+        return index
 
-    def batches(self, wanted: Selection | None = None) -> Iterator[ColumnBatch]:
-        """Yield the wanted live messages, block after block, in order of sequence."""
-        wanted = wanted or Selection()
-        for block in self.candidates(wanted):
-            yield from self.block_batches(block, wanted)
+    def _picked_batches(self, block: BlockInfo, wanted: Selection) -> Iterator[ColumnBatch | None]:
+        """Yield what a filter wants little of, by the index; None at the end where that was all."""
+        if wanted.subjects is None or wanted.subjects.everything:
+            return
+        index = self._fitting_index(block)
+        if index is None:
+            return
+        picks = IndexPicks(
+            index,
+            wanted.subjects,
+            first_seq=wanted.first_seq,
+            last_seq=wanted.last_seq,
+            first_ns=wanted.first_ns,
+            last_ns=wanted.last_ns,
+            removed=self.removed,
+        )
+        if picks.count * PICKED_PART > index.count:
+            return
+        if not picks.count:
+            yield None
+            return
+        header = decode_block_header(index.header, self._path(block.number))
+        unseal = unsealer(header, self._stream, self._key, self._path(block.number))
+        builder = ColumnBuilder(headers=wanted.headers, payloads=wanted.payloads)
+        try:
+            file = self.folder.open(block_name(block.number))
+        except FileNotFoundError:
+            return
+        try:
+            if file.read_at(0, HEADER_BYTES) != index.header:
+                return
+            for offset, size, first, end in picks.stretches(
+                PICKED_GAP_BYTES, wanted.bytes_max, wanted.rows_max
+            ):
+                if builder.count + end - first > wanted.rows_max or (
+                    builder.data_bytes() + size > wanted.bytes_max
+                ):
+                    if builder.count:
+                        yield builder.take(block.number)
+                data = file.read_at(offset, size)
+                picks.fill(builder, data, offset, first, end, header.seed, unseal)
+        except FormatError:
+            # What was damaged or rewritten meanwhile, a walk tells. What is in the builder is
+            # whole, but the walk gives it again.
+            return
+        finally:
+            file.close()
+        if builder.count:
+            yield builder.take(block.number)
+        yield None
 
-    def block_batches(self, block: BlockInfo, wanted: Selection) -> Iterator[ColumnBatch]:
-        """Yield the wanted live messages of one block; what is damaged is added to `damage`."""
+    def _walked_batches(self, block: BlockInfo, wanted: Selection) -> Iterator[ColumnBatch]:
         try:
             data = self.read_file(block_name(block.number))
         except FileNotFoundError:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
 
 from penstock.errors import CorruptStore, UsageError
 from penstock.format.columns import ColumnBatch
@@ -92,6 +93,13 @@ class Stretch(msgspec.Struct, frozen=True):
     """What was removed from these blocks when the plan was made, encoded."""
 
 
+class StretchPartition(InputPartition):
+    """A stretch, as Spark carries it to a task."""
+
+    def __init__(self, stretch: Stretch) -> None:
+        self.stretch = stretch
+
+
 def removed_within(removed: SequenceSet, blocks: list[BlockInfo]) -> bytes:
     """Give what was removed from these blocks, as a stretch carries it."""
     within = SequenceSet()
@@ -124,7 +132,7 @@ def _batches(
         stream=stretch.place.stream,
         key=None if secret is None else StoreKey(secret),
     )
-    for block in reader.candidates(selection):
+    for block in reader.in_range(selection):
         yield from reader.block_batches(block, selection)
         _refuse(reader.damage, stretch, on_corrupt)
 

@@ -90,9 +90,13 @@ class Range(msgspec.Struct, frozen=True, rename="camel"):
 
     def first_seq(self) -> int:
         """Give the first sequence that is wanted."""
-        if self.starting_offsets in ("", "earliest"):
+        if self.starting_offsets in ("", "earliest", "latest"):
             return 0
         return parse_sequence(self.starting_offsets, "startingOffsets", "earliest")
+
+    def starts_at_end(self) -> bool:
+        """Tell whether a query that goes on begins with what comes next."""
+        return self.starting_offsets == "latest"
 
     def end_seq(self) -> int:
         """Give the first sequence that is not wanted any more."""

@@ -191,9 +191,7 @@ def test_damage_fails_the_query_or_costs_itself_alone(spark: SparkSession, tmp_p
     ]
 
 
-def test_a_table_is_what_was_there_when_it_was_planned(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_table_is_what_was_there_when_it_was_planned(spark: SparkSession, tmp_path: Path) -> None:
     make_store(tmp_path)
     frame = load(spark, tmp_path)
     frame.rdd.getNumPartitions()

@@ -24,6 +24,7 @@ from penstock.client.credentials import NOBODY, Credentials
 from penstock.client.opening import ClientTls, Terms, open_wire, set_timeout
 from penstock.client.wire import Message, Wire
 from penstock.errors import RefusedByServer, UsageError
+from penstock.format.columns import ColumnBuilder
 
 DEFAULT_URL = f"nats://127.0.0.1:{DEFAULT_PORT}"
 
@@ -142,6 +143,19 @@ class Client:
     def count_messages(self, count: int, *, end_sid: bytes = b"") -> int:
         """Let `count` messages pass, or those before one of `end_sid`; give how many passed."""
         return self._wire.count_messages(count, end_sid)
+
+    def collect(
+        self, builder: ColumnBuilder, sid: bytes, last_seq: int, *, rows_max: int, bytes_max: int
+    ) -> tuple[Message | None, bool]:
+        """Add what a JetStream consumer delivers to a subscription to columns.
+
+        Gives a status where one came, and whether the message `last_seq` was reached.
+        """
+        while True:
+            other, is_last = self._wire.collect(builder, sid, last_seq, rows_max, bytes_max)
+            if other is None or other.sid == sid:
+                return other, is_last
+            self._keep(other)
 
     def _keep(self, message: Message) -> None:
         kept = self._kept.get(message.sid)

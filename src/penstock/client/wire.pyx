@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from penstock.errors import FormatError
 
+from penstock.format.columns cimport ColumnBuilder
 from penstock.protocol.operations cimport (
     ARGUMENTS_MAX, LINE_SHORT, OP_HMSG, OP_INFO, OP_MINUS_ERR, OP_MSG, OP_PING, OP_PONG,
     SIZE_BAD, Argument, Line, parse_size, put_number, read_line, split_arguments,
@@ -62,6 +63,43 @@ cdef int64_t _place(const Argument* subject, size_t before) noexcept nogil:
     number.text = subject.text + before
     number.size = subject.size - <uint32_t>before
     return parse_size(&number)
+
+
+cdef int64_t _number(const uint8_t* text, uint32_t size) noexcept nogil:
+    # A sequence or a time, or SIZE_BAD; 18 digits and a bit more fit.
+    cdef int64_t value = 0
+    cdef uint32_t at
+    if size == 0 or size > 19:
+        return SIZE_BAD
+    for at in range(size):
+        if text[at] < 48 or text[at] > 57:
+            return SIZE_BAD
+        value = value * 10 + (text[at] - 48)
+    return value if value >= 0 else SIZE_BAD
+
+
+cdef bint _read_delivery(const Argument* reply, int64_t* seq, int64_t* time_ns) noexcept nogil:
+    # What a delivery's reply subject tells: $JS.ACK, then stream, consumer, deliveries, sequence,
+    # place, time and pending; newer servers have the domain and the account before the stream.
+    cdef int dots = 0, wanted = 5
+    cdef uint32_t at, first = 0
+    for at in range(reply.size):
+        dots += reply.text[at] == 46
+    if dots < 8 or memcmp(reply.text, b"$JS.ACK.", 8):
+        return False
+    if dots > 8:
+        wanted = 7
+    dots = 0
+    for at in range(reply.size + 1):
+        if at == reply.size or reply.text[at] == 46:
+            if dots == wanted:
+                seq[0] = _number(reply.text + first, at - first)
+            elif dots == wanted + 2:
+                time_ns[0] = _number(reply.text + first, at - first)
+                return seq[0] != SIZE_BAD and time_ns[0] != SIZE_BAD
+            dots += 1
+            first = at + 1
+    return False
 
 
 cdef str _text(bytes data):
@@ -459,6 +497,51 @@ cdef class Wire:
         if line.operation == OP_MSG and size >= 8 and memcmp(body, b'{"error"', 8) == 0:
             raise FormatError(f"a request was refused: {_text(body[:size])}")
         return 0
+
+    def collect(self, ColumnBuilder builder not None, bytes sid not None, int64_t last_seq,
+                int64_t rows_max, size_t bytes_max):
+        """Add messages that a consumer delivers to the columns, making no object of any.
+
+        Ends when they are full, at the message with `last_seq` or one behind it (which is not
+        added), or at a message that is no delivery: a status, or one of another subscription.
+        Gives (that message or None, whether `last_seq` was reached). Raises TimeoutError,
+        ConnectionError, FormatError.
+        """
+        cdef Line line
+        cdef Argument[ARGUMENTS_MAX] arguments
+        cdef int count = 0
+        cdef Py_ssize_t used
+        cdef int64_t seq = 0, time_ns = 0, size, headers
+        cdef const uint8_t* body
+        while builder.count < rows_max and builder.data_bytes() < bytes_max:
+            used = self._step(&line, arguments, &count)
+            if used == 0:
+                self._fill()
+                continue
+            if line.operation != OP_MSG and line.operation != OP_HMSG:
+                self._note(&line)
+                self.start += used
+                continue
+            if not _is(&arguments[1], sid) or count != (
+                5 if line.operation == OP_HMSG else 4
+            ) or not _read_delivery(&arguments[2], &seq, &time_ns):
+                message = self._message(&line, arguments, count, used)
+                self.start += used
+                return message, False
+            size = parse_size(&arguments[count - 1])
+            headers = parse_size(&arguments[count - 2]) if line.operation == OP_HMSG else 0
+            if headers == SIZE_BAD or headers > size:
+                raise FormatError("a message line with a wrong header size")
+            body = self.data + self.start + used - 2 - size
+            if seq <= last_seq:
+                builder.add(
+                    seq, time_ns, 0, arguments[0].text, arguments[0].size, body, headers,
+                    body + headers, size - headers,
+                )
+            self.start += used
+            if seq >= last_seq:
+                return None, True
+        return None, False
 
     def wait_pong(self, uint64_t pongs):
         """Wait until so many PONGs have come in all; messages that come before are kept.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
 
 import msgspec
 
@@ -18,7 +17,13 @@ from penstock.spark.block_scan import Place, Stretch, Wanted, removed_within
 from penstock.spark.folders import stream_name
 from penstock.spark.options import Options
 from penstock.spark.plan import Splitting, group_blocks
-from penstock.spark.reading_options import Batches, Content, OnCorruptRecord, Range
+from penstock.spark.reading_options import (
+    Batches,
+    Content,
+    Following,
+    OnCorruptRecord,
+    Range,
+)
 from penstock.spark.schema import SEQUENCE
 
 FORMAT = "penstock-blocks"
@@ -40,13 +45,6 @@ class Source(msgspec.Struct, frozen=True, rename="camel"):
     layout: Layout = Layout.AUTO
     key_file: str = ""
     on_corrupt_record: OnCorruptRecord = OnCorruptRecord.FAIL
-
-
-class Following(msgspec.Struct, frozen=True, rename="camel"):
-    """How a query that goes on reads."""
-
-    max_offsets_per_trigger: Annotated[int, msgspec.Meta(ge=0)] = 0
-    fail_on_data_loss: bool = True
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -138,5 +136,3 @@ def _plan_go(settings: Settings) -> list[Stretch]:
         Stretch(place, wanted, tuple(part), b"")
         for part in group_blocks(blocks, settings.splitting)
     ]
-
-

@@ -6,6 +6,7 @@ are, so that the same job makes the same parts everywhere. Pure; no Spark types.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import msgspec
@@ -81,3 +82,23 @@ def _evenly(blocks: Sequence[BlockInfo], wished: int) -> list[list[BlockInfo]]:
     if rest:
         raise UsageError("blocks were left over")
     return parts
+
+
+def split_range(
+    first: int, end: int, *, records: int, size: int, splitting: Splitting
+) -> list[tuple[int, int]]:
+    """Divide sequences evenly into parts that hold about as much as they may.
+
+    `records` and `size` are what the whole range is thought to hold.
+    """
+    if end <= first:
+        return []
+    most_records = splitting.max_records_per_partition
+    wished = max(
+        splitting.min_partitions,
+        -(-size // max(splitting.max_bytes_per_partition, 1)),
+        -(-records // most_records) if most_records else 1,
+    )
+    count = min(wished, end - first)
+    marks = [first + (end - first) * place // count for place in range(count + 1)]
+    return list(itertools.pairwise(marks))

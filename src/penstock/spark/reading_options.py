@@ -64,6 +64,13 @@ class Batches(msgspec.Struct, frozen=True, rename="camel"):
     arrow_batch_bytes: Size = Size(8 * 1024 * 1024)
 
 
+class Following(msgspec.Struct, frozen=True, rename="camel"):
+    """How a query that goes on reads."""
+
+    max_offsets_per_trigger: Annotated[int, msgspec.Meta(ge=0)] = 0
+    fail_on_data_loss: bool = True
+
+
 class Range(msgspec.Struct, frozen=True, rename="camel"):
     """From where to where; a time counts over a sequence, as with Kafka's options."""
 

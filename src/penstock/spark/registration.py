@@ -5,8 +5,9 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from penstock.spark.blocks import BlockSource
+from penstock.spark.streams import StreamSource
 
-FORMATS = (BlockSource,)
+FORMATS = (BlockSource, StreamSource)
 
 
 def register(spark: SparkSession) -> None:

@@ -116,7 +116,7 @@ def choose(names: Sequence[str], known: Sequence[Column]) -> list[Column]:
 
 
 def requested(schema: StructType, known: Sequence[Column]) -> list[Column]:
-    """Give the columns of a schema that Spark asks for; raises UsageError where one does not fit."""
+    """Give the columns of a schema; raises UsageError where one does not fit."""
     chosen = choose([field.name for field in schema.fields], known)
     for field, column in zip(schema.fields, chosen, strict=True):
         if _plain(field.dataType) != _plain(column.spark):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
@@ -38,9 +38,7 @@ def streams(url: str) -> Iterator[JetStream]:
 
 def make(streams: JetStream, name: str = "ORDERS", count: int = COUNT, **config: object) -> None:
     subject = name.lower()
-    streams.call(
-        f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{subject}.>"], **config}
-    )
+    streams.call(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{subject}.>"], **config})
     publish(streams, subject, 0, count)
 
 

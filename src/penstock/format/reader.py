@@ -30,7 +30,7 @@ from penstock.format.block_walker import BlockWalker
 from penstock.format.columns import ColumnBatch, ColumnBuilder
 from penstock.format.damage import Damage
 from penstock.format.envelope import StoreKey
-from penstock.format.files import LocalFolder, ReadableFolder
+from penstock.format.files import LocalFolder, ReadableFile, ReadableFolder
 from penstock.format.index_picks import IndexPicks
 from penstock.format.layout import block_name, block_number, index_name
 from penstock.format.record import DELETED
@@ -368,35 +368,39 @@ class StreamReader:
         if not picks.count:
             yield None
             return
-        header = decode_block_header(index.header, self._path(block.number))
-        unseal = unsealer(header, self._stream, self._key, self._path(block.number))
-        builder = ColumnBuilder(headers=wanted.headers, payloads=wanted.payloads)
         try:
             file = self.folder.open(block_name(block.number))
         except FileNotFoundError:
             return
         try:
-            if file.read_at(0, HEADER_BYTES) != index.header:
-                return
-            for offset, size, first, end in picks.stretches(
-                PICKED_GAP_BYTES, wanted.bytes_max, wanted.rows_max
-            ):
-                if builder.count + end - first > wanted.rows_max or (
-                    builder.data_bytes() + size > wanted.bytes_max
-                ):
-                    if builder.count:
-                        yield builder.take(block.number)
-                data = file.read_at(offset, size)
-                picks.fill(builder, data, offset, first, end, header.seed, unseal)
+            # A rewrite may have overtaken the index.
+            if file.read_at(0, HEADER_BYTES) == index.header:
+                yield from self._pick(file, block.number, picks, wanted)
+                yield None
         except FormatError:
-            # What was damaged or rewritten meanwhile, a walk tells. What is in the builder is
-            # whole, but the walk gives it again.
+            # What was damaged or rewritten meanwhile, a walk tells.
             return
         finally:
             file.close()
+
+    def _pick(
+        self, file: ReadableFile, number: int, picks: IndexPicks, wanted: Selection
+    ) -> Iterator[ColumnBatch]:
+        header = decode_block_header(file.read_at(0, HEADER_BYTES), self._path(number))
+        unseal = unsealer(header, self._stream, self._key, self._path(number))
+        builder = ColumnBuilder(headers=wanted.headers, payloads=wanted.payloads)
+        for offset, size, first, end in picks.stretches(
+            PICKED_GAP_BYTES, wanted.bytes_max, wanted.rows_max
+        ):
+            if builder.count and (
+                builder.count + end - first > wanted.rows_max
+                or builder.data_bytes() + size > wanted.bytes_max
+            ):
+                yield builder.take(number)
+            data = file.read_at(offset, size)
+            picks.fill(builder, data, offset, first, end, header.seed, unseal)
         if builder.count:
-            yield builder.take(block.number)
-        yield None
+            yield builder.take(number)
 
     def _walked_batches(self, block: BlockInfo, wanted: Selection) -> Iterator[ColumnBatch]:
         try:

@@ -17,6 +17,7 @@ from penstock.errors import CorruptStore, UsageError
 from penstock.format.columns import ColumnBatch
 from penstock.format.damage import Damage
 from penstock.format.envelope import StoreKey
+from penstock.format.files import LocalFile
 from penstock.format.golang.directory import GoStreamReader
 from penstock.format.reader import BlockInfo, Selection, StreamReader
 from penstock.format.sequence_set import SequenceSet
@@ -25,6 +26,8 @@ from penstock.spark.folders import open_folder
 from penstock.spark.reading_options import OnCorruptRecord
 from penstock.spark.schema import Column
 from penstock.subjects import SubjectFilter
+
+KEY_FILE_BYTES_MAX = 65_536
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -67,10 +70,13 @@ class Place(msgspec.Struct, frozen=True):
         if not self.key_file:
             return None
         try:
-            with open(self.key_file, "rb") as file:
-                return file.read().strip()
+            file = LocalFile(self.key_file)
         except OSError as error:
             raise UsageError(f"option keyFile: {error}") from None
+        try:
+            return file.read_at(0, KEY_FILE_BYTES_MAX).strip()
+        finally:
+            file.close()
 
     def open(self) -> StreamReader:
         """Take stock of the directory."""

@@ -112,7 +112,7 @@ class BlockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # In tasks
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a task's messages."""
         if isinstance(partition, StretchPartition):
             yield from scan(partition.stretch, self._columns, self._settings.on_corrupt)

@@ -32,7 +32,7 @@ class BlockReader(DataSourceReader):
         """Divide the directory among tasks."""
         return [StretchPartition(each) for each in plan(self._settings)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a task's messages."""
         # Spark makes a partition of its own where there is none.
         if isinstance(partition, StretchPartition):

@@ -132,7 +132,7 @@ class StreamFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # In tasks
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a task's messages."""
         if isinstance(partition, RangePartition):
             yield from read_range(partition.wanted, self._columns)

@@ -43,7 +43,7 @@ class StreamBatchReader(DataSourceReader):
             for each in ranges_of(self._settings, facts, *bounds_of(self._settings, facts))
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a task's messages."""
         # Spark makes a partition of its own where there is none.
         if isinstance(partition, RangePartition):

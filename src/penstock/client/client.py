@@ -19,9 +19,12 @@ from collections import deque
 from types import TracebackType
 from typing import Any
 
+from typing_extensions import Buffer
+
 from penstock.client.address import DEFAULT_PORT, parse_url
 from penstock.client.credentials import NOBODY, Credentials
 from penstock.client.opening import ClientTls, Terms, open_wire, set_timeout
+from penstock.client.tables import collect, publish_rows
 from penstock.client.wire import Message, Wire
 from penstock.errors import RefusedByServer, UsageError
 from penstock.format.columns import ColumnBuilder
@@ -86,6 +89,33 @@ class Client:
     def publish_many(self, subject: bytes, payload: bytes, count: int) -> None:
         """Publish one message many times."""
         self._wire.publish_many(subject, payload, count)
+
+    def publish_rows(
+        self,
+        subjects: tuple[Buffer, Buffer],
+        headers: tuple[Buffer, Buffer] | None,
+        payloads: tuple[Buffer, Buffer],
+        *,
+        in_flight: int,
+    ) -> int:
+        """Publish a message for each row of columns, and wait until a stream has taken them all.
+
+        A column is its offsets (int32, one more than rows) and its bytes. Gives how many the
+        streams had already; raises RefusedByServer and UsageError with the row.
+        """
+        inbox = self.new_inbox()
+        sid = self.subscribe(inbox + b".*")
+        try:
+            return publish_rows(
+                self._wire,
+                *subjects,
+                *(headers or (array("i"), b"")),
+                *payloads,
+                inbox,
+                in_flight,
+            )
+        finally:
+            self.unsubscribe(sid)
 
     def send(self) -> None:
         """Send what has gathered, and do not wait."""
@@ -152,7 +182,7 @@ class Client:
         Gives a status where one came, and whether the message `last_seq` was reached.
         """
         while True:
-            other, is_last = self._wire.collect(builder, sid, last_seq, rows_max, bytes_max)
+            other, is_last = collect(self._wire, builder, sid, last_seq, rows_max, bytes_max)
             if other is None or other.sid == sid:
                 return other, is_last
             self._keep(other)

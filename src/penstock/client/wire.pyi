@@ -3,8 +3,6 @@ from array import array
 from dataclasses import dataclass
 from typing import final
 
-from penstock.format.columns import ColumnBuilder
-
 @dataclass(frozen=True, slots=True)
 class Message:
     subject: bytes
@@ -47,8 +45,5 @@ class Wire:
         latencies_ns: array[int],
         spread: int = 0,
     ) -> None: ...
-    def collect(
-        self, builder: ColumnBuilder, sid: bytes, last_seq: int, rows_max: int, bytes_max: int
-    ) -> tuple[Message | None, bool]: ...
     def wait_pong(self, pongs: int) -> list[Message]: ...
     def wait_info(self) -> bytes: ...

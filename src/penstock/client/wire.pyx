@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 from penstock.errors import FormatError
 
-from penstock.format.columns cimport ColumnBuilder
 from penstock.protocol.operations cimport (
     ARGUMENTS_MAX, LINE_SHORT, OP_HMSG, OP_INFO, OP_MINUS_ERR, OP_MSG, OP_PING, OP_PONG,
     SIZE_BAD, Argument, Line, parse_size, put_number, read_line, split_arguments,
@@ -33,7 +32,6 @@ cdef extern from "sys/socket.h" nogil:
         MSG_NOSIGNAL
 
 cdef enum:
-    SEND_AT = 262144
     READ_BYTES = 262144
     # INFO of a server with many peers is far longer than a control line.
     LINE_MAX = 1048576
@@ -49,13 +47,13 @@ cdef int64_t monotonic_ns() noexcept nogil:
     return <int64_t>now.tv_sec * 1000000000 + now.tv_nsec
 
 
-cdef bint _is(const Argument* argument, bytes text) noexcept:
+cdef bint is_text(const Argument* argument, bytes text) noexcept:
     return argument.size == <size_t>len(text) and (
         memcmp(argument.text, <const char*>text, argument.size) == 0
     )
 
 
-cdef int64_t _place(const Argument* subject, size_t before) noexcept nogil:
+cdef int64_t number_behind(const Argument* subject, size_t before) noexcept nogil:
     # The number behind so many bytes of a subject, or SIZE_BAD.
     cdef Argument number
     if subject.size <= before:
@@ -63,43 +61,6 @@ cdef int64_t _place(const Argument* subject, size_t before) noexcept nogil:
     number.text = subject.text + before
     number.size = subject.size - <uint32_t>before
     return parse_size(&number)
-
-
-cdef int64_t _number(const uint8_t* text, uint32_t size) noexcept nogil:
-    # A sequence or a time, or SIZE_BAD; 18 digits and a bit more fit.
-    cdef int64_t value = 0
-    cdef uint32_t at
-    if size == 0 or size > 19:
-        return SIZE_BAD
-    for at in range(size):
-        if text[at] < 48 or text[at] > 57:
-            return SIZE_BAD
-        value = value * 10 + (text[at] - 48)
-    return value if value >= 0 else SIZE_BAD
-
-
-cdef bint _read_delivery(const Argument* reply, int64_t* seq, int64_t* time_ns) noexcept nogil:
-    # What a delivery's reply subject tells: $JS.ACK, then stream, consumer, deliveries, sequence,
-    # place, time and pending; newer servers have the domain and the account before the stream.
-    cdef int dots = 0, wanted = 5
-    cdef uint32_t at, first = 0
-    for at in range(reply.size):
-        dots += reply.text[at] == 46
-    if dots < 8 or memcmp(reply.text, b"$JS.ACK.", 8):
-        return False
-    if dots > 8:
-        wanted = 7
-    dots = 0
-    for at in range(reply.size + 1):
-        if at == reply.size or reply.text[at] == 46:
-            if dots == wanted:
-                seq[0] = _number(reply.text + first, at - first)
-            elif dots == wanted + 2:
-                time_ns[0] = _number(reply.text + first, at - first)
-                return seq[0] != SIZE_BAD and time_ns[0] != SIZE_BAD
-            dots += 1
-            first = at + 1
-    return False
 
 
 cdef str _text(bytes data):
@@ -119,20 +80,6 @@ class Message:
 
 cdef class Wire:
     """One connection's bytes; see the module."""
-
-    cdef int fd
-    cdef object secured
-    cdef uint8_t* out
-    cdef size_t out_used
-    cdef size_t out_room
-    cdef uint8_t* data
-    cdef size_t start
-    cdef size_t end
-    cdef size_t room
-    # Operations that were seen while looking for messages.
-    cdef readonly uint64_t pongs
-    cdef readonly list infos
-    cdef readonly list errors
 
     def __init__(self, int fd):
         """Take over a connected, blocking socket's descriptor; the caller keeps it open."""
@@ -164,7 +111,7 @@ cdef class Wire:
         self.out_room = room
         return 0
 
-    cdef int _put(self, const void* data, size_t size) except -1:
+    cdef int put(self, const void* data, size_t size) except -1:
         self._reserve(size)
         memcpy(self.out + self.out_used, data, size)
         self.out_used += size
@@ -172,7 +119,7 @@ cdef class Wire:
 
     def write(self, bytes data not None):
         """Add raw protocol bytes to what will be sent."""
-        self._put(<const char*>data, len(data))
+        self.put(<const char*>data, len(data))
 
     def publish(self, bytes subject not None, bytes payload not None, bytes reply=None,
                 bytes headers=None):
@@ -181,14 +128,14 @@ cdef class Wire:
         cdef int used = 0
         cdef size_t body = len(payload)
         if headers is not None:
-            self._put("HPUB ", 5)
+            self.put("HPUB ", 5)
         else:
-            self._put("PUB ", 4)
-        self._put(<const char*>subject, len(subject))
-        self._put(" ", 1)
+            self.put("PUB ", 4)
+        self.put(<const char*>subject, len(subject))
+        self.put(" ", 1)
         if reply is not None:
-            self._put(<const char*>reply, len(reply))
-            self._put(" ", 1)
+            self.put(<const char*>reply, len(reply))
+            self.put(" ", 1)
         if headers is not None:
             used = put_number(numbers, len(headers))
             numbers[used] = 32
@@ -197,11 +144,11 @@ cdef class Wire:
         used += put_number(numbers + used, body)
         numbers[used] = 13
         numbers[used + 1] = 10
-        self._put(numbers, used + 2)
+        self.put(numbers, used + 2)
         if headers is not None:
-            self._put(<const char*>headers, len(headers))
-        self._put(<const char*>payload, len(payload))
-        self._put("\r\n", 2)
+            self.put(<const char*>headers, len(headers))
+        self.put(<const char*>payload, len(payload))
+        self.put("\r\n", 2)
         if self.out_used >= SEND_AT:
             self.send()
 
@@ -220,9 +167,9 @@ cdef class Wire:
         while left >= each:
             self._send_all(<const uint8_t*><const char*>block, len(block))
             left -= each
-        self._put(<const char*>block, left * len(frame))
+        self.put(<const char*>block, left * len(frame))
 
-    def send(self):
+    cpdef send(self):
         """Send everything that has gathered; raises OSError."""
         self._send_all(self.out, self.out_used)
         self.out_used = 0
@@ -260,7 +207,7 @@ cdef class Wire:
 
     # Receiving
 
-    cdef int _fill(self) except -1:
+    cdef int fill(self) except -1:
         # Read more bytes behind those that are there; waits. Raises at the end of the stream.
         cdef ssize_t got = 0
         cdef size_t room = self.room if self.room else READ_BYTES
@@ -297,7 +244,7 @@ cdef class Wire:
     def _last_words(self):
         return f": {self.errors[-1].decode(errors='replace')}" if self.errors else ""
 
-    cdef Py_ssize_t _step(self, Line* line, Argument* arguments, int* count) except -2:
+    cdef Py_ssize_t step(self, Line* line, Argument* arguments, int* count) except -2:
         # Find the operation at the front: its bytes, or 0 where more must come.
         cdef Py_ssize_t line_bytes
         cdef int64_t size
@@ -320,7 +267,7 @@ cdef class Wire:
             return 0
         return line_bytes + size + 2
 
-    cdef _note(self, const Line* line):
+    cdef note(self, const Line* line):
         if line.operation == OP_PONG:
             self.pongs += 1
         elif line.operation == OP_PING:
@@ -340,18 +287,18 @@ cdef class Wire:
         cdef int count = 0
         cdef Py_ssize_t used
         while True:
-            used = self._step(&line, arguments, &count)
+            used = self.step(&line, arguments, &count)
             if used == 0:
-                self._fill()
+                self.fill()
                 continue
             if line.operation == OP_MSG or line.operation == OP_HMSG:
-                message = self._message(&line, arguments, count, used)
+                message = self.message(&line, arguments, count, used)
                 self.start += used
                 return message
-            self._note(&line)
+            self.note(&line)
             self.start += used
 
-    cdef _message(self, const Line* line, const Argument* arguments, int count, Py_ssize_t used):
+    cdef message(self, const Line* line, const Argument* arguments, int count, Py_ssize_t used):
         cdef int64_t size = parse_size(&arguments[count - 1])
         cdef int64_t headers = 0
         cdef bint with_headers = line.operation == OP_HMSG
@@ -392,13 +339,13 @@ cdef class Wire:
                 seen += 1
             if seen == wanted:
                 break
-            used = self._step(&line, arguments, &count)
+            used = self.step(&line, arguments, &count)
             if used == 0:
-                self._fill()
+                self.fill()
                 continue
             if line.operation != OP_MSG and line.operation != OP_HMSG:
-                self._note(&line)
-            elif _is(&arguments[1], end_sid):
+                self.note(&line)
+            elif is_text(&arguments[1], end_sid):
                 self.start += used
                 break
             else:
@@ -419,23 +366,23 @@ cdef class Wire:
         cdef Py_ssize_t used
         cdef int64_t answered = 0
         while True:
-            used = self._step(&line, arguments, &count)
+            used = self.step(&line, arguments, &count)
             if used == 0:
                 self.send()
-                self._fill()
+                self.fill()
                 continue
             if line.operation != OP_MSG and line.operation != OP_HMSG:
-                self._note(&line)
-            elif _is(&arguments[1], end_sid):
+                self.note(&line)
+            elif is_text(&arguments[1], end_sid):
                 self.start += used
                 self.send()
                 return answered
             elif count == (5 if line.operation == OP_HMSG else 4):
                 # From its reply subject on, a request reads as the answer must.
                 if line.operation == OP_HMSG:
-                    self._put("H", 1)
-                self._put("PUB ", 4)
-                self._put(
+                    self.put("H", 1)
+                self.put("PUB ", 4)
+                self.put(
                     arguments[2].text, self.data + self.start + used - arguments[2].text
                 )
                 answered += 1
@@ -460,28 +407,28 @@ cdef class Wire:
         cdef uint8_t[32] number
         while answered < total:
             while asked < total and asked - answered < in_flight:
-                self._put(<const char*>before, len(before))
+                self.put(<const char*>before, len(before))
                 if spread:
-                    self._put(number, put_number(number, asked * SPREAD_STEP % spread))
-                self._put(<const char*>between, len(between))
-                self._put(number, put_number(number, asked))
-                self._put(<const char*>after, len(after))
+                    self.put(number, put_number(number, asked * SPREAD_STEP % spread))
+                self.put(<const char*>between, len(between))
+                self.put(number, put_number(number, asked))
+                self.put(<const char*>after, len(after))
                 latencies_ns[asked] = -monotonic_ns()
                 asked += 1
-            used = self._step(&line, arguments, &count)
+            used = self.step(&line, arguments, &count)
             if used == 0:
                 self.send()
-                self._fill()
+                self.fill()
                 continue
             if line.operation == OP_MSG or line.operation == OP_HMSG:
                 self._check_answer(&line, arguments, count, used)
-                place = _place(&arguments[0], len(inbox) + 1)
+                place = number_behind(&arguments[0], len(inbox) + 1)
                 if place < 0 or place >= asked or latencies_ns[place] >= 0:
                     raise FormatError("an answer to no request")
                 latencies_ns[place] += monotonic_ns()
                 answered += 1
             else:
-                self._note(&line)
+                self.note(&line)
             self.start += used
 
     cdef int _check_answer(
@@ -498,51 +445,6 @@ cdef class Wire:
             raise FormatError(f"a request was refused: {_text(body[:size])}")
         return 0
 
-    def collect(self, ColumnBuilder builder not None, bytes sid not None, int64_t last_seq,
-                int64_t rows_max, size_t bytes_max):
-        """Add messages that a consumer delivers to the columns, making no object of any.
-
-        Ends when they are full, at the message with `last_seq` or one behind it (which is not
-        added), or at a message that is no delivery: a status, or one of another subscription.
-        Gives (that message or None, whether `last_seq` was reached). Raises TimeoutError,
-        ConnectionError, FormatError.
-        """
-        cdef Line line
-        cdef Argument[ARGUMENTS_MAX] arguments
-        cdef int count = 0
-        cdef Py_ssize_t used
-        cdef int64_t seq = 0, time_ns = 0, size, headers
-        cdef const uint8_t* body
-        while builder.count < rows_max and builder.data_bytes() < bytes_max:
-            used = self._step(&line, arguments, &count)
-            if used == 0:
-                self._fill()
-                continue
-            if line.operation != OP_MSG and line.operation != OP_HMSG:
-                self._note(&line)
-                self.start += used
-                continue
-            if not _is(&arguments[1], sid) or count != (
-                5 if line.operation == OP_HMSG else 4
-            ) or not _read_delivery(&arguments[2], &seq, &time_ns):
-                message = self._message(&line, arguments, count, used)
-                self.start += used
-                return message, False
-            size = parse_size(&arguments[count - 1])
-            headers = parse_size(&arguments[count - 2]) if line.operation == OP_HMSG else 0
-            if headers == SIZE_BAD or headers > size:
-                raise FormatError("a message line with a wrong header size")
-            body = self.data + self.start + used - 2 - size
-            if seq <= last_seq:
-                builder.add(
-                    seq, time_ns, 0, arguments[0].text, arguments[0].size, body, headers,
-                    body + headers, size - headers,
-                )
-            self.start += used
-            if seq >= last_seq:
-                return None, True
-        return None, False
-
     def wait_pong(self, uint64_t pongs):
         """Wait until so many PONGs have come in all; messages that come before are kept.
 
@@ -554,14 +456,14 @@ cdef class Wire:
         cdef Py_ssize_t used
         messages = []
         while self.pongs < pongs:
-            used = self._step(&line, arguments, &count)
+            used = self.step(&line, arguments, &count)
             if used == 0:
-                self._fill()
+                self.fill()
                 continue
             if line.operation == OP_MSG or line.operation == OP_HMSG:
-                messages.append(self._message(&line, arguments, count, used))
+                messages.append(self.message(&line, arguments, count, used))
             else:
-                self._note(&line)
+                self.note(&line)
             self.start += used
         return messages
 
@@ -572,10 +474,10 @@ cdef class Wire:
         cdef int count = 0
         cdef Py_ssize_t used
         while not self.infos:
-            used = self._step(&line, arguments, &count)
+            used = self.step(&line, arguments, &count)
             if used == 0:
-                self._fill()
+                self.fill()
                 continue
-            self._note(&line)
+            self.note(&line)
             self.start += used
         return self.infos[-1]

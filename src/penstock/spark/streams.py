@@ -15,7 +15,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from penstock.errors import UsageError
 from penstock.spark.schema import MESSAGE_COLUMNS, Column, requested, spark_schema
+from penstock.spark.sink import RowStreamWriter, RowWriter, read_sink
 from penstock.spark.stream_follow import StreamFollower
 from penstock.spark.stream_read import RangePartition, read_range
 from penstock.spark.stream_settings import (
@@ -71,3 +73,18 @@ class StreamSource(DataSource):
     def streamReader(self, schema: StructType) -> StreamFollower:  # noqa: N802 - Spark's name
         """Give what follows the streams."""
         return StreamFollower(read_settings(self.options), requested(schema, MESSAGE_COLUMNS))
+
+    def writer(self, schema: StructType, overwrite: bool) -> RowWriter:
+        """Give what publishes a frame."""
+        _refuse_overwrite(overwrite)
+        return RowWriter(read_sink(self.options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> RowStreamWriter:  # noqa: N802
+        """Give what publishes what a query yields."""
+        _refuse_overwrite(overwrite)
+        return RowStreamWriter(read_sink(self.options, schema))
+
+
+def _refuse_overwrite(overwrite: bool) -> None:
+    if overwrite:
+        raise UsageError(f'{FORMAT}: a stream is only ever appended to: mode("append")')

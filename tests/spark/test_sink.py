@@ -1,0 +1,151 @@
+"""Frames and queries published to streams, of our server and the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from penstock.client.client import Client
+from penstock.client.jetstream import JetStream
+from penstock.errors import RefusedByServer, UsageError
+from penstock.spark.sink import column_bytes, header_block
+from penstock.testing.servers import BOTH, server_process
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with server_process(request.param, store_dir=tmp_path_factory.mktemp("s")) as server:
+        yield server.url
+
+
+@pytest.fixture
+def streams(url: str) -> Iterator[JetStream]:
+    """Give JetStream with a stream OUT of the subjects out.>."""
+    with Client.connect(url, timeout_s=60) as client:
+        made = JetStream(client)
+        made.call("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]})
+        yield made
+        made.call("STREAM.DELETE.OUT")
+
+
+def test_each_row_is_a_message(spark: SparkSession, url: str, streams: JetStream) -> None:
+    frame = spark.range(2500).selectExpr(
+        "concat('out.', id % 7) as subject",
+        "cast(id as string) as value",
+        "if(id % 2 = 0, map('N', array(cast(id as string), 'x')), null) as headers",
+    )
+
+    frame.write.format("penstock").mode("append").options(servers=url, maxInFlight="100").save()
+
+    found = {int(each.payload): each for each in streams.each("OUT")}
+    assert sorted(found) == list(range(2500))
+    assert all(each.subject == b"out.%d" % (n % 7) for n, each in found.items())
+    assert found[8].headers == b"NATS/1.0\r\nN: 8\r\nN: x\r\n\r\n"
+    assert found[9].headers == b""
+
+
+def test_message_ids_keep_rows_from_being_stored_twice(
+    spark: SparkSession, url: str, streams: JetStream
+) -> None:
+    frame = spark.range(300).selectExpr("cast(id as string) as data", "id as msg_id")
+
+    for _ in range(2):
+        frame.write.format("penstock").mode("append").options(
+            servers=url, subject="out.all", delivery="dedupe"
+        ).save()
+
+    assert sorted(int(each.payload) for each in streams.each("OUT")) == list(range(300))
+
+
+def test_a_query_s_rows_have_ids_of_its_batches(
+    spark: SparkSession, url: str, streams: JetStream, tmp_path: Path
+) -> None:
+    spark.range(40).selectExpr("cast(id as string) as value").write.text(str(tmp_path / "in"))
+    query = (
+        spark.readStream.format("text")
+        .load(str(tmp_path / "in"))
+        .writeStream.format("penstock")
+        .options(servers=url, subject="out.q", delivery="dedupe", sinkId="job")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(200)
+
+    found = list(streams.each("OUT"))
+    assert sorted(int(each.payload) for each in found) == list(range(40))
+    assert len({each.headers for each in found}) == 40
+    assert all(each.headers.startswith(b"NATS/1.0\r\nNats-Msg-Id: job:0:") for each in found)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "reason"),
+    [
+        (["'x' as data"], {}, "give the option subject"),
+        (["'out.a' as subject"], {}, "needs one of the columns"),
+        (["'x' as data", "'y' as value"], {"subject": "out.a"}, "needs one of the columns"),
+        (["1 as data"], {"subject": "out.a"}, "column data cannot be int"),
+        (["'x' as data"], {"subject": "nowhere"}, "no stream takes it"),
+        (["'x' as data"], {"subject": "out. a"}, "no subject"),
+        (["'x' as data", "'' as subject"], {}, "the subject is empty"),
+        (["'x' as data", "map('a:b', array('c')) as headers"], {"subject": "out.a"}, "no header"),
+        (["cast(null as string) as data"], {"subject": "out.a"}, "column data is null"),
+        (["'x' as data"], {"subject": "out.a", "delivery": "once"}, "delivery"),
+        (["'x' as data"], {"subject": "out.a", "delivery": "dedupe"}, "needs the column msg_id"),
+    ],
+)
+def test_what_cannot_be_published_is_told(
+    spark: SparkSession,
+    url: str,
+    streams: JetStream,
+    columns: list[str],
+    options: dict[str, str],
+    reason: str,
+) -> None:
+    writing = spark.range(1).selectExpr(*columns).write.format("penstock").mode("append")
+
+    with pytest.raises(PySparkException) as refused:
+        writing.options(servers=url, **options).save()
+
+    assert reason in str(refused.value)
+    assert list(streams.each("OUT")) == []
+
+
+def test_a_stream_is_never_overwritten(spark: SparkSession, url: str, streams: JetStream) -> None:
+    streams.publish(b"out.a", b"kept")
+
+    with pytest.raises(PySparkException, match="only ever appended"):
+        spark.range(1).selectExpr("'x' as data").write.format("penstock").mode("overwrite").options(
+            servers=url, subject="out.a"
+        ).save()
+
+    assert [each.payload for each in streams.each("OUT")] == [b"kept"]
+
+
+def test_rows_that_a_stream_refuses_are_told_by_number(streams: JetStream) -> None:
+    streams.call("STREAM.UPDATE.OUT", {"name": "OUT", "subjects": ["out.>"], "max_msg_size": 3})
+    with pytest.raises(RefusedByServer, match="row 1: .*maximum"):
+        streams.client.publish_rows(
+            column_bytes(pa.array(["out.a", "out.b"]), "subject"),
+            None,
+            column_bytes(pa.array([b"abc", b"abcd"]), "data"),
+            in_flight=10,
+        )
+
+
+def test_headers_are_written_as_they_are_sent() -> None:
+    assert header_block(None, None) == b""
+    assert header_block([], None) == b""
+    assert header_block([("A", ["1", "2"])], "id") == (
+        b"NATS/1.0\r\nNats-Msg-Id: id\r\nA: 1\r\nA: 2\r\n\r\n"
+    )
+    for name, value in (("", "x"), ("a:b", "x"), ("a", "x\r\nB: y"), ("a\n", "x")):
+        with pytest.raises(UsageError):
+            header_block([(name, [value])], None)

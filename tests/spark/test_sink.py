@@ -131,7 +131,7 @@ def test_a_stream_is_never_overwritten(spark: SparkSession, url: str, streams: J
 
 def test_rows_that_a_stream_refuses_are_told_by_number(streams: JetStream) -> None:
     streams.call("STREAM.UPDATE.OUT", {"name": "OUT", "subjects": ["out.>"], "max_msg_size": 3})
-    with pytest.raises(RefusedByServer, match="row 1: .*maximum"):
+    with pytest.raises(RefusedByServer, match=r"row 1: .*maximum"):
         streams.client.publish_rows(
             column_bytes(pa.array(["out.a", "out.b"]), "subject"),
             None,

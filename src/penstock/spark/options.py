@@ -17,7 +17,7 @@ from penstock.errors import UsageError
 
 _SUFFIXES = {"k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 
-SHARED = {"path"}
+SHARED = {"path", "checkpointlocation"}
 """What Spark itself adds to the options of any format."""
 
 Group = TypeVar("Group", bound=msgspec.Struct)

@@ -31,7 +31,7 @@ def test_the_tutorial_runs(spark: SparkSession, tmp_path: Path) -> None:
             streams.publish(b"orders.%d" % (number % 3), b"%d" % number)
         names = {"spark": spark, "url": server.url, "store": store, "folder": tmp_path}
         for block in blocks:
-            exec(block, names)  # noqa: S102 - it is our own document
+            exec(block, names)
 
         copies = [(each.subject, each.payload) for each in streams.each("COPIES")]
 

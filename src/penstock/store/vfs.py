@@ -244,8 +244,11 @@ class OsFileSystem:
         except OSError:
             os.close(fd)
             raise
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        text = b"%d\n" % os.getpid()
+        os.pwrite(fd, text, 0)
+        if os.fstat(fd).st_size > len(text):
+            # A file that is cut to nothing and written again makes some file systems wait.
+            os.ftruncate(fd, len(text))
         return _OsLock(fd)
 
 

@@ -117,6 +117,21 @@ class Sizes:
     restarted: int
     restarted_streams: int
     stream_subjects: int
+    consumed: int
+    """Messages of a stream that consumers read."""
+
+    filtered: int
+    filtered_subjects: int
+    """Of which a filter lets one in a hundred pass."""
+
+    created_on: int
+    """Messages of the stream that consumers are made on."""
+
+    idle_consumers: int
+    idle_seconds: float
+    waiting_pulls: int
+    arrivals: int
+    """Messages that arrive at waiting pulls, one after another, in all rounds."""
 
 
 FULL = Sizes(
@@ -142,6 +157,14 @@ FULL = Sizes(
     restarted=10_000_000,
     restarted_streams=100,
     stream_subjects=5_000_000,
+    consumed=1_000_000,
+    filtered=5_000_000,
+    filtered_subjects=100_000,
+    created_on=10_000_000,
+    idle_consumers=10_000,
+    idle_seconds=10.0,
+    waiting_pulls=1_000,
+    arrivals=4_000,
 )
 QUICK = Sizes(
     "quick",
@@ -166,6 +189,14 @@ QUICK = Sizes(
     restarted=500_000,
     restarted_streams=100,
     stream_subjects=200_000,
+    consumed=200_000,
+    filtered=500_000,
+    filtered_subjects=10_000,
+    created_on=1_000_000,
+    idle_consumers=1_000,
+    idle_seconds=2.0,
+    waiting_pulls=1_000,
+    arrivals=1_000,
 )
 TINY = Sizes(
     "tiny",
@@ -190,6 +221,14 @@ TINY = Sizes(
     restarted=2_000,
     restarted_streams=4,
     stream_subjects=1_000,
+    consumed=2_000,
+    filtered=20_000,
+    filtered_subjects=200,
+    created_on=20_000,
+    idle_consumers=20,
+    idle_seconds=0.05,
+    waiting_pulls=10,
+    arrivals=20,
 )
 SIZES = {sizes.name: sizes for sizes in (FULL, QUICK, TINY)}
 
@@ -265,6 +304,12 @@ def block_bytes(path: Path) -> int:
 def resident_bytes(process: int | str = "self") -> int:
     """Give the resident memory of this process, or of another."""
     return _status("VmRSS", process)
+
+
+def processor_ns(process: int) -> int:
+    """Give the time that all threads of a process have been on a processor."""
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 
 
 def peak_resident_bytes() -> int:

@@ -27,6 +27,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    consumers,
+    consumers_idle,
+    consumers_waiting,
     jetstream_publish,
     jetstream_restart,
     server_memory,
@@ -60,6 +63,9 @@ BENCHES: dict[str, Callable[[Sizes, Path], list[Row]]] = {
     "server-memory": server_memory.run,
     "jetstream": jetstream_publish.run,
     "jetstream-restart": jetstream_restart.run,
+    "consumers": consumers.run,
+    "consumers-waiting": consumers_waiting.run,
+    "consumers-idle": consumers_idle.run,
 }
 
 

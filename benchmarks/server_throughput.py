@@ -2,6 +2,9 @@
 
 Three servers run all the time: ours, nats-server, and ours once more with the crowd: connections
 that do nothing, and their subscriptions. The load comes from processes of `penstock.bench`.
+
+With the crowd and without are two runs of the same code, whose difference is smaller than what one
+run differs from the next: they are compared by many short turns.
 """
 
 from __future__ import annotations
@@ -21,6 +24,12 @@ from penstock.client.client import Client
 ROUNDS_MAX = 3
 KEPT_BESIDE_CROWD = 0.85
 """What a rate must keep of itself beside the crowd."""
+
+CROWD_TURNS = 3
+"""So many turns beside the crowd for each round of other benches."""
+
+CROWD_SECONDS_PART = 0.2
+"""The length of such a turn, as a part of a run beside nats-server."""
 
 REFERENCE = "nats-server"
 
@@ -114,19 +123,21 @@ def _crowd(url: str, sizes: Sizes) -> Iterator[list[Client]]:
 
 
 def _measured(crew: Crew, case: Case, servers: list[BenchServer], sizes: Sizes) -> list[Series]:
-    ours, theirs, crowded = (Target(server.url) for server in servers)
-    plan = sized(crew, case.plan, ours, sizes.server_seconds)
-    all_series = [
-        Series(servers[0].name, ours, plan),
-        Series(servers[1].name, theirs, sized(crew, case.plan, theirs, sizes.server_seconds)),
-        Series(servers[2].name, crowded, plan),
+    targets = [Target(server.url) for server in servers]
+    seconds = sizes.server_seconds
+    compared = [
+        Series(server.name, target, sized(crew, case.plan, target, seconds))
+        for server, target in zip(servers[:2], targets[:2], strict=True)
     ]
-    in_turns(crew, all_series, min(sizes.rounds, ROUNDS_MAX))
-    return all_series
+    in_turns(crew, compared, min(sizes.rounds, ROUNDS_MAX))
+    plan = sized(crew, case.plan, targets[0], seconds * CROWD_SECONDS_PART)
+    beside = [Series("alone", targets[0], plan), Series(servers[2].name, targets[2], plan)]
+    in_turns(crew, beside, sizes.rounds * CROWD_TURNS)
+    return [*compared, *beside]
 
 
 def _rows(case: Case, measured: list[Series], sizes: Sizes) -> list[Row]:
-    ours, theirs, crowded = measured
+    ours, theirs, alone, crowded = measured
     medians = [_shown(series.median(case.measure), case.unit) for series in measured]
     samples = {series.name: [case.measure(run) for run in series.runs] for series in measured}
     return [
@@ -143,11 +154,11 @@ def _rows(case: Case, measured: list[Series], sizes: Sizes) -> list[Row]:
             "server",
             f"{case.what}, beside {sizes.idle_connections:,} idle connections with"
             f" {sizes.idle_subscriptions:,} subscriptions: of without",
-            ratio(crowded, ours, case.measure),
+            ratio(crowded, alone, case.measure),
             "x",
             case.crowd_goal,
-            f"{medians[2]}; without {medians[0]}",
-            {name: samples[name] for name in (crowded.name, ours.name)},
+            f"{medians[3]}; without {medians[2]}",
+            {name: samples[name] for name in (crowded.name, alone.name)},
         ),
     ]
 

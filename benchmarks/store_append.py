@@ -69,8 +69,7 @@ def _append(path: Path, prepared: list[list[Message]]) -> float:
 
         def append() -> None:
             for batch in prepared:
-                store.store_batch(batch)
-                store.flush()
+                store.store_batch(batch, durable=True)
 
         return timed(append)
 

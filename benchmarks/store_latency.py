@@ -89,7 +89,7 @@ def _without_waiting(sizes: Sizes, folder: Path) -> list[Row]:
     return [
         Row(
             "latency",
-            f"store, {name}, committed by the store's own thread",
+            f"store, {name}, committed by the disk's threads",
             statistics.median(rates),
             "msg/s",
             None,

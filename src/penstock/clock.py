@@ -32,3 +32,28 @@ class SystemClock:
     def monotonic_ns(self) -> int:
         """Nanoseconds of the monotonic clock."""
         return time.monotonic_ns()
+
+
+class AgeClock:
+    """A wall clock that nobody sets: the wall's time of when it was made, and what passed since.
+
+    For waits that are told by the wall clock and must not end early or late when that is set.
+    """
+
+    __slots__ = ("_clock", "_start_ns")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._start_ns = clock.now_ns() - clock.monotonic_ns()
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the Unix epoch, if the wall clock was right when this one was made."""
+        return self._start_ns + self._clock.monotonic_ns()
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds of the monotonic clock."""
+        return self._clock.monotonic_ns()
+
+    def ahead_ns(self) -> int:
+        """Tell how far the wall clock is ahead of this one; negative where it is behind."""
+        return self._clock.now_ns() - self.now_ns()

@@ -29,6 +29,11 @@ BLOCK_BYTES_DEFAULT = 8 * MIB
 """A block is sealed before it would pass this. Small enough that a rewrite takes milliseconds and a
 restart scans little, large enough that a stream of 10 million messages has some hundred files."""
 
+RESTING_SHARE = 8
+"""A block with at least one part in this many of a full one is not gone on with after a stop or a
+start: its index would be in memory from then on. A shorter one costs little, and restarts must not
+leave crumbs."""
+
 BLOCK_BYTES_MAX = 2**32 - 1
 """Offsets within a block are 32-bit in its index."""
 
@@ -42,6 +47,17 @@ second it is reached after 292,000 years."""
 PENDING_BYTES_MAX = 64 * MIB
 """Bytes appended and not yet handed to the disk. Beyond it a writer waits for the commit under way:
 the disk is slower than the source, and memory must not pay for that."""
+
+DISK_THREADS_MAX = 16
+"""Threads that write and sync for all stores of a process. Syncs at the same time share the file
+system's own commits; more of them at once bring nothing (measured with 64 files on ext4)."""
+
+COMMIT_THREADS_MAX = 16
+"""Threads for commits that take more than a write and a sync, as those that begin a block: they
+wait for the disk, and many streams may begin at once."""
+
+UPKEEP_THREADS_MAX = 2
+"""Threads for the work on stores that nobody waits for: it must not take all processors."""
 
 VOLATILE_PENDING_BYTES_MAX = 256 * KIB
 """Bytes appended to a memory store before they move to its blocks: enough that the move costs
@@ -102,6 +118,10 @@ CONFIG_VALUES_MAX = 1_000_000
 
 IMPORT_CYCLE_DEPTH_MAX = 1024
 """Accounts that a search for a cycle of imports may walk through: the reference server's bound."""
+
+SERVICE_ANSWERS_MAX = 65_536
+"""Answers that one import of a service waits for, some 1 KiB each. A requester that is gone is
+waited for until the export's time is up; beyond this the one that waits longest is given up."""
 
 PUBLISH_ANSWERS_MAX = 1024
 """Subjects per user for which it is remembered whether they may be published to. A control line
@@ -196,6 +216,12 @@ BENCH_CLIENTS_MAX = 256
 BENCH_REQUESTS_MAX = 5_000_000
 """Requests of one run: each one's latency is kept, and sorting them takes 40 bytes each."""
 
+BENCH_STORED_MAX = 20_000_000
+"""Messages that a bench stores to read them: some minutes, and a few gigabytes of the disk."""
+
+BENCH_LAPS_MAX = 1_000
+"""Consumers that one run of a bench reads one after another: making them takes some seconds."""
+
 BENCH_PIECE_BYTES = 512 * KIB
 """What a load process sends or receives between two reports: some hundred reports a second."""
 
@@ -215,7 +241,12 @@ BENCH_LOG_LINES_KEPT = 100
 
 JSON_DEPTH_MAX = 10_000
 """Arrays and objects within each other in a request's JSON. The reference server's own bound, so
-that what one refuses the other refuses; a level costs some bytes and no stack."""
+that what one refuses the other refuses; a level costs a byte and no stack."""
+
+JSON_VALUES_MAX = 100_000
+"""Values of one array or object in a request's JSON, where they are neither texts nor numbers. Each
+of those is read by itself, so that many of them would hold up everybody else. Beyond it: refused
+as invalid JSON."""
 
 STREAM_NAME_LENGTH_MAX = 255
 """Bytes of a stream's name: it is also the name of a folder."""
@@ -233,6 +264,13 @@ SUBJECT_PAIRS_MAX = 4_000_000
 """Subjects of one request compared with others, in pairs: about a second's work. Of a stream's own
 subjects only those that begin alike are compared; two thousand patterns under one token come to
 this."""
+
+STREAM_SUBJECTS_MAX = 20_000
+"""Subjects of a stream. The reference server compares each with all others, and is not to be
+reached for minutes long before this. When full: refused, as too many to compare."""
+
+STREAM_SOURCES_MAX = 10_000
+"""Sources of a stream: each is a reader of its own. When full: the stream is refused."""
 
 FEED_MESSAGES_MAX = 512
 """Messages that a mirror or a source takes from its origin in one go: a few milliseconds, and then
@@ -278,9 +316,10 @@ FAST_BATCHES_PER_SERVER_MAX = 50_000
 MESSAGE_HEADERS_BYTES_MAX = 65_535
 """The headers of a message that is published to a stream: the reference server's bound."""
 
-API_REQUEST_BYTES_MAX = 1 * MIB
+API_REQUEST_BYTES_MAX = 8 * MIB
 """A request to the JetStream API. The largest that means something is a stream with very many
-subjects; reading it holds up everybody else for a good part of a second. Beyond it: bad request."""
+subjects; reading it holds up everybody else for some tenths of a second. It is what messages are
+advised to stay below, wherever `max_payload` is. Beyond it: bad request."""
 
 STREAM_NAMES_MAX = 1024
 """Names in one answer, as the reference server has it; clients ask for the rest with an offset."""
@@ -310,6 +349,13 @@ FORMER_SOURCES_MAX = 1024
 SOURCE_POSITIONS_BYTES_MAX = 16 * MIB
 """Of the document in which that stands: as many sources as a configuration may have."""
 
+MESSAGE_IDS_READ_AT_ONCE = 2_000
+"""Stored messages that are read for their ids before others get their turn: about a millisecond."""
+
+HELD_MESSAGES_BYTES_MAX = 8 * MIB
+"""Published messages that wait until the ids from before a restart are known. When there are more,
+the ids are read at once, and everybody waits for that."""
+
 RECOVERY_THREADS_MAX = 8
 """Stores that are opened at once while a server starts: most of it is waiting for the disk."""
 
@@ -320,10 +366,38 @@ which is more than memory holds."""
 DELIVERY_TURN_MESSAGES = 2_000
 """Messages that one consumer delivers before others get their turn: about two milliseconds."""
 
+CONSUMER_WAIT_NS_MAX = 2**61
+"""The longest wait for an acknowledgement that is told from none, 73 years. Clients may say more;
+the end of a wait is computed in 64 bits, and must not wrap round to long ago."""
+
+CONSUMER_TIME_NS_MAX = 2**62
+"""The last moment to which a delivery is put off, in the year 2116, for the same reason."""
+
 CONSUMER_STATE_INTERVAL_S = 0.1
 """How long a consumer's progress may be behind on disk, or four times what the last write took, if
 that is longer. What was delivered or acknowledged within it and was not confirmed is delivered
 again after a crash."""
+
+DEAD_LETTERS_SENT_MAX = 64
+"""Dead letters of one consumer that are on their way to a stream at once: each is a message of up
+to the largest size in memory."""
+
+DEAD_LETTER_RETRY_S = 1.0
+"""Seconds after which a dead letter that nobody took is sent again; twice as long each time that
+none was taken meanwhile."""
+
+DEAD_LETTER_RETRY_S_MAX = 60.0
+"""The longest of these pauses."""
+
+LETTER_SEARCH_MESSAGES = 1_000
+"""Messages that are gone through at once when dead letters are looked for: some milliseconds."""
+
+HELD_MESSAGES_MAX = 10_000
+"""Messages of one consumer with ordered keys that wait for an earlier one of their key, while later
+ones are delivered. Each is written with the consumer's progress; beyond it the consumer waits."""
+
+KEY_TOKEN_MAX = 64
+"""The highest position of a token in a subject that can be a key."""
 
 FLOW_WINDOW_BYTES_MAX = 32 * MIB
 """Bytes that a consumer with flow control sends ahead of what its client has confirmed: the

@@ -77,20 +77,31 @@ cdef bint match_raw(
         subject += 1
 
 
+cdef inline bint _begins_one(const uint8_t* token, const uint8_t* end) noexcept nogil:
+    return token < end and token[0] == c"*" and (token + 1 == end or token[1] == c".")
+
+
+cdef inline bint _begins_all(const uint8_t* token, const uint8_t* end) noexcept nogil:
+    return token + 1 == end and token[0] == c">"
+
+
 cdef bint _overlap(
     const uint8_t* one, const uint8_t* one_end, const uint8_t* other, const uint8_t* other_end,
 ) noexcept nogil:
-    cdef size_t one_size, other_size
+    # A token is walked no further than it is alike: patterns come from anybody, at any length, and
+    # are held against every stream.
     while True:
-        one_size = _token_size(one, one_end)
-        other_size = _token_size(other, other_end)
-        if _is_all(one, one_size, one_end) or _is_all(other, other_size, other_end):
+        if _begins_all(one, one_end) or _begins_all(other, other_end):
             return True
-        if not _is_one(one, one_size) and not _is_one(other, other_size):
-            if one_size != other_size or memcmp(one, other, one_size) != 0:
+        if _begins_one(one, one_end) or _begins_one(other, other_end):
+            one += _token_size(one, one_end)
+            other += _token_size(other, other_end)
+        else:
+            while one < one_end and other < other_end and one[0] == other[0] and one[0] != c".":
+                one += 1
+                other += 1
+            if (one < one_end and one[0] != c".") or (other < other_end and other[0] != c"."):
                 return False
-        one += one_size
-        other += other_size
         if one == one_end or other == other_end:
             return one == one_end and other == other_end
         one += 1

@@ -18,6 +18,7 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import Any
 
+from tests.api.schema_checks import faults_of
 from tests.support.nats_client import Delivery, NatsClient
 
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
@@ -157,6 +158,8 @@ class Listener:
         """`fields` are told in CONNECT besides the usual ones."""
         self._client = NatsClient(port, **fields)
         self._count = 0
+        self.schema_faults: list[str] = []
+        """What in all answers was not as the published schemas have it."""
 
     def tell(self, story: Iterable[Step]) -> list[list[bytes]]:
         """Give what each step was answered."""
@@ -195,6 +198,8 @@ class Listener:
 
     def _shown(self, found: Delivery, reply: str) -> bytes:
         assert found.subject == reply, f"{found} is no answer to {reply}"
+        if found.payload.startswith(b'{"type":'):
+            self.schema_faults += faults_of(json.loads(found.payload))
         return shown(found.headers + found.payload)
 
     def close(self) -> None:
@@ -213,6 +218,12 @@ class Listener:
 
 
 def differences(real: Listener, ours: Listener, story: Story) -> list[object]:
-    """Give each step that is answered otherwise: the step, the real answers, ours."""
+    """Give each step that is answered otherwise, and what of ours is not as its schema has it.
+
+    A step is given with the real answers and ours. Where both are not as the schema has it, it is
+    the schema that is wrong.
+    """
     told = zip(story, real.tell(story), ours.tell(story), strict=True)
-    return [(str(step), wanted, found) for step, wanted, found in told if wanted != found]
+    differing = [(str(step), wanted, found) for step, wanted, found in told if wanted != found]
+    faults = set(ours.schema_faults) - set(real.schema_faults)
+    return [*differing, *sorted(faults)]

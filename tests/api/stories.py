@@ -154,6 +154,66 @@ def purging(s: str) -> Story:
     ]
 
 
+def purging_what_is_empty(s: str) -> Story:
+    story: Story = []
+    requests: list[dict[str, Any]] = [{}, {"seq": 1}, {"keep": 1}, {"seq": 5}, {"filter": ">"}]
+    for place, request in enumerate(requests):
+        name = f"{s}-{place}"
+        story += [create(name), purge(name, **request), info(name), purge(name), info(name)]
+        story += [publish(f"{name}.a"), info(name)]
+    return story
+
+
+def refusing_new_ones(s: str) -> Story:
+    """What is there stays, however narrow the limits become; a full subject may make room."""
+    story: Story = []
+    for place, (storage, limits) in enumerate(
+        (storage, limits)
+        for storage in ("file", "memory")
+        for limits in ({"max_msgs": 1}, {"max_bytes": 50}, {"max_msgs_per_subject": 1})
+    ):
+        name = f"{s}-{place}"
+        narrow = {"storage": storage, "discard": "new"} | limits
+        story += [create(name, storage=storage)]
+        story += [publish(f"{name}.{each}", each.encode() * 9) for each in "aabcb"]
+        story += [update(name, **narrow), info(name), publish(f"{name}.c", b"xyz")]
+        story += [update(name, **narrow | {"sealed": True}), info(name)]
+        full = f"{name}-full"
+        kept = {"storage": storage, "discard": "new", "max_bytes": 110, "max_msgs_per_subject": 1}
+        story += [create(full, **kept), publish(f"{full}.a", b"x" * 20), info(full)]
+        story += [publish(f"{full}.b", b"y" * 20), publish(f"{full}.a", b"x" * 21)]
+        story += [publish(f"{full}.a", b"x" * 20), publish(f"{full}.a", b"z"), info(full)]
+    return story
+
+
+def coming_to_be_kept_by_interest(s: str) -> Story:
+    """Messages that consumers are done with go; without a consumer all do."""
+    explicit = {"ack_policy": "explicit"}
+    kinds: list[list[dict[str, Any]]] = [
+        [],
+        [explicit],
+        [explicit | {"deliver_policy": "new"}],
+        [explicit | {"deliver_policy": "by_start_sequence", "opt_start_seq": 3}],
+        [explicit | {"filter_subject": "a"}],
+        [explicit | {"filter_subject": "a"}, explicit | {"deliver_policy": "new"}],
+    ]
+    story: Story = []
+    for place, consumers in enumerate(kinds):
+        name = f"{s}-{place}"
+        # The subjects are the whole of it, so that a filter need not know the stream's name.
+        subjects = [f"{name}.>", "a"] if place == len(kinds) - 1 else [f"{name}.>"]
+        story += [create(name, subjects=subjects)]
+        story += [publish(f"{name}.{each}") for each in "abcab"]
+        story += [publish("a")] if "a" in subjects else []
+        for number, config in enumerate(consumers):
+            asked = {"stream_name": name, "config": {"durable_name": f"c{number}"} | config}
+            story.append(ask(f"CONSUMER.CREATE.{name}.c{number}", asked))
+        story += [update(name, subjects=subjects, retention="interest")]
+        story += [info(name, deleted_details=True), publish(f"{name}.z")]
+        story += [info(name, deleted_details=True), update(name, subjects=subjects), info(name)]
+    return story
+
+
 def purging_by_subject(s: str) -> Story:
     return [
         *filled(s),
@@ -445,6 +505,9 @@ TELLERS: list[Teller] = [
     showing,
     removing,
     purging,
+    purging_what_is_empty,
+    refusing_new_ones,
+    coming_to_be_kept_by_interest,
     purging_by_subject,
     purging_is_denied,
     getting,

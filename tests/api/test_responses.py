@@ -44,7 +44,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsClient]:
     folder = tmp_path_factory.mktemp("reference")
     settings = f'jetstream {{ store_dir: "{folder}", domain: hub }}'
     with reference_server(settings=settings) as server, NatsClient(server.port) as client:
-        for config in ({"name": "PLAIN"}, FULL, MIRROR):
+        for config in ({"name": "PLAIN"}, {"name": "EMPTIED"}, FULL, MIRROR):
             client.api(f"STREAM.CREATE.{config['name']}", config)
         for subject in ("PLAIN", "a.1", "a.2", "a.3", "PLAIN", "PLAIN"):
             client.request(subject, b"\x00payload", headers=b"NATS/1.0\r\nA: b\r\n\r\n")
@@ -75,7 +75,7 @@ def written_again(answer: bytes, *parts: type[msgspec.Struct]) -> bytes:
         ("STREAM.CREATE.NEW", b'{"name":"NEW"}', (StreamInfo, Created)),
         ("STREAM.UPDATE.PLAIN", b'{"name":"PLAIN"}', (StreamInfo, Created)),
         ("STREAM.MSG.GET.PLAIN", b'{"seq":1}', (GottenMessage,)),
-        ("STREAM.PURGE.NEW", b"", (StreamPurged,)),
+        ("STREAM.PURGE.EMPTIED", b"", (StreamPurged,)),
         ("STREAM.MSG.DELETE.FULL", b'{"seq":3}', (Done,)),
     ],
 )

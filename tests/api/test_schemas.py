@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+from jsonschema import Draft7Validator
 
 from penstock.testing.servers import server_process
+from tests.api.schema_checks import FOLDER, faults_of
 from tests.support.nats_client import NatsClient
 
-SCHEMAS = Path(__file__).parent / "schemas"
 FULL = {
     "name": "FULL",
     "description": "text",
@@ -35,6 +35,28 @@ FULL = {
     "consumer_limits": {"max_ack_pending": 5},
     "metadata": {"key": "value"},
 }
+CONSUMER = {
+    "durable_name": "C",
+    "description": "text",
+    "ack_policy": "explicit",
+    "ack_wait": 10**9,
+    "backoff": [10**9, 2 * 10**9],
+    "max_deliver": 5,
+    "filter_subjects": ["full.a", "full.b"],
+    "sample_freq": "50%",
+    "priority_groups": ["G"],
+    "priority_policy": "overflow",
+    "metadata": {"key": "value"},
+}
+PUSHED = {"durable_name": "P", "deliver_subject": "to", "flow_control": True} | {
+    "idle_heartbeat": 10**9,
+    "rate_limit_bps": 10_000,
+    "deliver_policy": "by_start_sequence",
+    "opt_start_seq": 2,
+}
+ELSEWHERE = {"pub_ack_response", "account_purge_response", "error"}
+"""Schemas of what is no answer of the API of an account."""
+
 CREATED = ("STREAM.CREATE.FULL", FULL)
 REQUESTS: list[tuple[str, dict[str, Any] | None]] = [
     ("INFO", None),
@@ -62,6 +84,27 @@ REQUESTS: list[tuple[str, dict[str, Any] | None]] = [
     ("STREAM.SNAPSHOT.none", {"deliver_subject": "nowhere"}),
     ("STREAM.RESTORE.NEW", {"config": {"name": "NEW", "storage": "file"}}),
     ("STREAM.RESTORE.FULL", {"config": {"name": "FULL"}}),
+    ("CONSUMER.CREATE.FULL.C", {"stream_name": "FULL", "config": CONSUMER}),
+    ("CONSUMER.CREATE.FULL.P", {"stream_name": "FULL", "config": PUSHED}),
+    ("CONSUMER.CREATE.none.C", {"stream_name": "none", "config": CONSUMER}),
+    ("CONSUMER.INFO.FULL.C", None),
+    ("CONSUMER.INFO.FULL.P", None),
+    ("CONSUMER.INFO.FULL.none", None),
+    ("CONSUMER.NAMES.FULL", None),
+    ("CONSUMER.NAMES.none", None),
+    ("CONSUMER.LIST.FULL", None),
+    ("CONSUMER.LIST.none", None),
+    ("CONSUMER.PAUSE.FULL.C", {"pause_until": "2101-02-03T04:05:06Z"}),
+    ("CONSUMER.PAUSE.FULL.C", None),
+    ("CONSUMER.PAUSE.FULL.none", None),
+    ("CONSUMER.UNPIN.FULL.C", {"group": "G"}),
+    ("CONSUMER.RESET.FULL.C", None),
+    ("CONSUMER.RESET.FULL.C", {"seq": 10**6}),
+    ("CONSUMER.LEADER.STEPDOWN.FULL.C", None),
+    ("STREAM.LEADER.STEPDOWN.FULL", None),
+    ("STREAM.PEER.REMOVE.FULL", {"peer": "x"}),
+    ("CONSUMER.DELETE.FULL.C", None),
+    ("CONSUMER.DELETE.FULL.C", None),
     ("STREAM.DELETE.S", None),
     ("STREAM.DELETE.S", None),
     ("INFO", None),
@@ -85,14 +128,40 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("place", range(len(REQUESTS)))
 def test_an_answer_keeps_to_its_schema(answers: list[dict[str, Any]], place: int) -> None:
-    answer = answers[place]
-    kind = answer["type"].removeprefix("io.nats.jetstream.api.v1.")
-    schema = json.loads((SCHEMAS / f"{kind}.json").read_text())
-
-    jsonschema.validate(answer, schema)
+    assert faults_of(answers[place]) == []
 
 
-def test_every_schema_is_used(answers: list[dict[str, Any]]) -> None:
+def test_every_schema_of_an_answer_is_used(answers: list[dict[str, Any]]) -> None:
     used = {answer["type"].rpartition(".")[2] for answer in answers}
 
-    assert used == {path.stem for path in SCHEMAS.glob("*.json")}
+    assert used == {path.stem for path in FOLDER.glob("*.json")} - ELSEWHERE
+
+
+def test_an_acknowledgement_keeps_to_its_schema(tmp_path: Path) -> None:
+    validator = Draft7Validator(json.loads((FOLDER / "pub_ack_response.json").read_text()))
+    batch = b"Nats-Batch-Id: b\r\nNats-Batch-Sequence: 1\r\nNats-Batch-Commit: 1\r\n"
+    blocks = (b"", b"Nats-Msg-Id: 1\r\n", b"Nats-Msg-Id: 1\r\n", batch, b"Nats-Rollup: x\r\n")
+    with server_process(store_dir=tmp_path) as server, NatsClient(server.port) as client:
+        client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "allow_atomic": True})
+        counting = {"name": "C", "subjects": ["c"], "allow_msg_counter": True}
+        client.api("STREAM.CREATE.C", counting)
+        acks = [
+            client.request("s", headers=b"NATS/1.0\r\n%b\r\n" % block if block else b"")
+            for block in blocks
+        ]
+        acks.append(client.request("c", headers=b"NATS/1.0\r\nNats-Incr: 5\r\n\r\n"))
+
+    for ack in acks:
+        assert [fault.message for fault in validator.iter_errors(json.loads(ack.payload))] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "document"),
+    [
+        ("api.v1.stream_names_response", {"total": "1"}),
+        ("api.v1.stream_info_response", {"error": {"code": "x"}}),
+        ("advisory.v1.stream_action", {"id": 5}),
+    ],
+)
+def test_what_is_not_as_its_schema_has_it_is_told(kind: str, document: dict[str, Any]) -> None:
+    assert faults_of({"type": f"io.nats.jetstream.{kind}"} | document) != []

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.bench.crew import Crew, Run
-from penstock.bench.plan import ANSWERED, STREAMED, Kind, Plan, Storage, Target
+from penstock.bench.plan import ANSWERED, CONSUMED, STREAMED, Ack, Kind, Plan, Storage, Target
 from penstock.client.client import Client
 from penstock.client.credentials import Credentials
 from penstock.errors import BenchFailed
@@ -61,6 +61,20 @@ def children() -> set[int]:
         Plan(Kind.JSPUB, 501, 16, publishers=3, in_flight=10, streams=2),
         Plan(Kind.JSPUB, 501, 16, in_flight=10, storage=Storage.MEMORY, spread=7),
         Plan(Kind.JSGET, 501, 16, publishers=2, in_flight=10, spread=60),
+        Plan(Kind.JSFETCH, 2_501, 16, stored=1_000, batch=40),
+        Plan(
+            Kind.JSFETCH,
+            2_502,
+            16,
+            subscribers=3,
+            in_flight=2,
+            batch=40,
+            stored=1_000,
+            ack=Ack.EXPLICIT,
+        ),
+        Plan(Kind.JSFETCH, 45, 16, stored=1_000, spread=100, one_in=50, batch=500),
+        Plan(Kind.JSPUSH, 2_503, 16, stored=1_000, subscribers=2, storage=Storage.MEMORY),
+        Plan(Kind.JSPUSH, 2_504, 16, stored=1_000, ack=Ack.EXPLICIT),
     ],
     ids=lambda plan: f"{plan.kind}-{plan.messages}-{plan.publishers}-{plan.subscribers}",
 )
@@ -72,16 +86,38 @@ def test_a_run_counts_every_message(crew: Crew, target: Target, plan: Plan) -> N
     assert bool(run.latency_hundredths_ns) == (plan.kind in ANSWERED)
 
 
+def stream_count(target: Target) -> int:
+    with Client.connect(target.url) as client:
+        count: int = json.loads(client.request(b"$JS.API.STREAM.NAMES").payload)["total"]
+        return count
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", sorted(STREAMED))
+@pytest.mark.parametrize("kind", sorted(STREAMED - CONSUMED))
 def test_the_streams_of_a_run_are_gone_when_it_is_over(
     crew: Crew, target: Target, kind: Kind
 ) -> None:
+    before = stream_count(target)
+
     crew.run(Plan(kind, 10, 16), target)
 
-    with Client.connect(target.url) as client:
-        names = json.loads(client.request(b"$JS.API.STREAM.NAMES").payload)
-    assert names["total"] == 0
+    assert stream_count(target) == before
+
+
+@pytest.mark.slow
+def test_a_stream_is_filled_once_for_all_runs_that_read_it_and_goes_with_the_crew(
+    target: Target,
+) -> None:
+    before = stream_count(target)
+    with Crew() as crew:
+        for kind in sorted(CONSUMED):
+            crew.run(Plan(kind, 150, 16, stored=100), target)
+            crew.run(Plan(kind, 50, 16, stored=100), target)
+        crew.run(Plan(Kind.JSPUSH, 150, 32, stored=100), target)
+
+        assert stream_count(target) == before + 2
+
+    assert stream_count(target) == before
 
 
 @pytest.mark.slow
@@ -96,11 +132,11 @@ def test_a_server_without_jetstream_cannot_have_streams() -> None:
 @pytest.mark.slow
 def test_a_publish_that_is_refused_fails_the_run(crew: Crew, target: Target) -> None:
     with Client.connect(target.url) as client:
-        config = b'{"name":"ALL","subjects":["bench.*.0.>"],"max_msgs":1,"discard":"new"}'
+        config = b'{"name":"ALL","subjects":["taken.*.0.>"],"max_msgs":1,"discard":"new"}'
         client.request(b"$JS.API.STREAM.CREATE.ALL", config)
         try:
             with pytest.raises(BenchFailed) as failed:
-                crew.run(Plan(Kind.JSPUB, 10, 16, spread=5), target)
+                crew.run(Plan(Kind.JSPUB, 10, 16, spread=5, subject="taken"), target)
         finally:
             client.request(b"$JS.API.STREAM.DELETE.ALL")
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.bench.plan import Job, Kind, Plan, Role, Target
+from penstock.bench.plan import CONSUMED, Job, Kind, Plan, Role, Target
 from penstock.client.credentials import Credentials
 from penstock.errors import UsageError
-from penstock.limits import BENCH_CLIENTS_MAX, BENCH_REQUESTS_MAX
+from penstock.limits import BENCH_CLIENTS_MAX, BENCH_LAPS_MAX, BENCH_REQUESTS_MAX
 
 TARGET = Target("nats://127.0.0.1:4222")
 
@@ -21,6 +21,8 @@ PLANS = st.builds(
     size_bytes=st.integers(0, 2_000_000),
     publishers=st.integers(1, 50),
     subscribers=st.integers(1, 50),
+    stored=st.integers(50, 3_000),
+    one_in=st.integers(1, 50),
 )
 
 
@@ -28,7 +30,7 @@ PLANS = st.builds(
 def test_the_publishers_share_all_messages_as_evenly_as_can_be(plan: Plan) -> None:
     shares = [job.messages for job in plan.jobs(TARGET) if job.role in (Role.PUBLISH, Role.REQUEST)]
 
-    assert sum(shares) == (0 if plan.kind is Kind.SUB else plan.messages)
+    assert sum(shares) == (0 if plan.kind in {Kind.SUB, *CONSUMED} else plan.messages)
     assert not shares or max(shares) - min(shares) <= 1
 
 
@@ -39,6 +41,20 @@ def test_those_who_listen_get_ready_before_those_who_publish(plan: Plan) -> None
 
     assert listening == sorted(listening, reverse=True)
     assert sum(listening) == (plan.subscribers if plan.has_listeners else 0)
+
+
+@given(PLANS.filter(lambda plan: plan.kind in CONSUMED))
+def test_those_who_consume_read_every_lap_from_consumers_that_have_as_many(plan: Plan) -> None:
+    jobs = plan.jobs(TARGET)
+
+    read: dict[str, int] = {}
+    for job in jobs:
+        for lap in job.laps:
+            read[lap.consumer] = read.get(lap.consumer, 0) + lap.messages
+    assert sum(read.values()) == plan.received == sum(job.messages for job in jobs)
+    assert max(read.values()) <= plan.stored // plan.one_in
+    # Those who pull share a consumer; whoever is pushed to has its own.
+    assert len(read) == len(plan.laps) * (plan.subscribers if plan.kind is Kind.JSPUSH else 1)
 
 
 @given(PLANS)
@@ -60,6 +76,8 @@ def test_reports_come_before_publishers_run_out_of_leave(plan: Plan) -> None:
         (Kind.REQREP, 10, 10),
         (Kind.JSPUB, 10, 10),
         (Kind.JSGET, 10, 10),
+        (Kind.JSFETCH, 10, 10),
+        (Kind.JSPUSH, 30, 30),
     ],
 )
 def test_a_rate_is_of_what_arrives_or_else_of_what_is_published(
@@ -101,6 +119,26 @@ def test_a_plan_that_cannot_be_run_is_refused(field: str, value: object) -> None
 
     with pytest.raises(UsageError):
         msgspec.structs.replace(GOOD, **{field: value}).check()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("messages", 10 * BENCH_LAPS_MAX + 1),
+        ("stored", 0),
+        ("stored", 4),
+        ("spread", 4),
+        ("batch", 0),
+        ("one_in", 0),
+        ("one_in", 6),
+    ],
+)
+def test_a_plan_that_reads_what_is_not_there_is_refused(field: str, value: object) -> None:
+    good = Plan(Kind.JSFETCH, 10 * BENCH_LAPS_MAX, 16, stored=50, spread=5, one_in=5)
+    good.check()
+
+    with pytest.raises(UsageError):
+        msgspec.structs.replace(good, **{field: value}).check()
 
 
 def test_a_job_crosses_a_pipe_whole_and_shows_no_secret() -> None:

@@ -25,6 +25,7 @@ ROW = {
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", run.BENCHES)
 def test_a_benchmark_writes_rows_of_the_documented_shape(name: str, tmp_path: Path) -> None:
     results = tmp_path / "results.json"

@@ -61,6 +61,10 @@ def test_a_bench_prints_a_document_of_the_documented_shape(
         "streams": None,
         "storage": None,
         "subjects": None,
+        "stored": None,
+        "one_in": None,
+        "batch": None,
+        "ack": None,
         "runs": 2,
     }
     assert measured["server"] == f"127.0.0.1:{server.port}"
@@ -151,6 +155,30 @@ def test_streams_of_two_servers_are_compared_and_leave_nothing_behind(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (("jsfetch", "--ack", "explicit", "--batch", 50, "--in-flight", 2), (None, 50, "explicit")),
+        (("jsfetch", "--subjects", 20, "--one-in", 10), (10, 500, "none")),
+        (("jspush", "--clients", 2), (None, None, "none")),
+    ],
+    ids=["fetch", "filter", "push"],
+)
+def test_consumers_of_two_servers_are_compared_and_leave_nothing_behind(
+    run: Run, tmp_path: Path, command: tuple[object, ...], expected: tuple[object, ...]
+) -> None:
+    places = ("--compare", "nats-server", "--data", tmp_path)
+    ran = run("bench", *command, *FEW, "--stored", 400, *places, "--runs", 1, "--json")
+
+    told = ran.document
+    assert (told["one_in"], told["batch"], told["ack"]) == expected
+    assert (told["publishers"], told["stored"]) == (0, 400)
+    assert told["servers"][0]["ratio"] > 0
+    assert "latency_p50_us" not in told["servers"][0]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
 def test_a_comparison_is_a_table_with_the_ratio(run: Run) -> None:
     ran = run("bench", "pubsub", *FEW, "--compare", "nats-server", "--runs", 1)
 
@@ -187,6 +215,8 @@ def test_who_is_refused_is_told_without_the_secret(run: Run, server: ServerThrea
         (("jspub", "--sync", "sometimes"), "sometimes"),
         (("jsget", "--subjects", "6000000"), "--subjects must be"),
         (("reqrep", "--msgs", "6000000"), "--msgs must be at most 5,000,000"),
+        (("jsfetch", "--one-in", "100"), "--one-in 100 wants as many --subjects"),
+        (("jspush", "--stored", "10", "--msgs", "20000"), "--msgs must be at most 10,000"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(

@@ -15,7 +15,7 @@ from tests.cli.conftest import Run
 PROJECT = Path(__file__).parents[2]
 PAGES = [
     "README.md", "docs/store.md", "docs/cli.md", "docs/compatibility.md", "docs/embedding.md",
-    "docs/jetstream.md", "CHANGELOG.md",
+    "docs/jetstream.md", "docs/consumers.md", "CHANGELOG.md",
 ]  # fmt: skip
 
 PRINTED = {
@@ -49,6 +49,21 @@ PRINTED = {
         "1000000",
         "[1, 2]",
     ],
+    "docs/consumers.md": [
+        "1 b'0'",
+        "2 b'1'",
+        "3 b'2'",
+        "dead.orders.billing b'0'",
+        "Stream: ORDERS",
+        "Consumer: billing",
+        "Sequence: 1",
+        "Subject: orders.eu",
+        "Deliveries: 1",
+        "Reason: terminated",
+        "Text: no such customer",
+        "events.ann.1 events.bob.1",
+        "events.ann.2",
+    ],
 }
 """What the examples of a page print."""
 
@@ -64,7 +79,8 @@ def examples(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/store.md", "docs/embedding.md", "docs/jetstream.md"]
+    "page",
+    ["README.md", "docs/store.md", "docs/embedding.md", "docs/jetstream.md", "docs/consumers.md"],
 )
 def test_the_python_of_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
     program = "\n".join(examples(page))

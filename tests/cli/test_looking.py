@@ -121,7 +121,8 @@ def test_info_agrees_with_the_store_and_with_its_blocks(run: Run, orders: Path) 
     assert told["messages"] == sum(block["messages"] for block in told["blocks"]) == state.messages
     assert told["deleted"] == state.deleted == 42
     assert told["blocks_count"] == len(told["blocks"]) == len(list(orders.glob("*.blk")))
-    assert [block["sealed"] for block in told["blocks"]].count(False) == 1
+    # A store that comes to rest seals the last one too, if it is long enough.
+    assert all(block["sealed"] for block in told["blocks"][:-1])
     assert told["blocks"][0]["first_seq"] == 1
     assert told["blocks"][-1]["last_seq"] == 300
     assert told["disk_bytes"] == sum(each.stat().st_size for each in orders.iterdir())

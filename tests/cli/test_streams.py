@@ -241,7 +241,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         duration_ns(text)
 
 
-@pytest.mark.parametrize("group", ["stream", "kv", "object"])
+@pytest.mark.parametrize("group", ["stream", "consumer", "kv", "object"])
 def test_every_command_and_every_option_is_told_in_the_page(run: Run, group: str) -> None:
     page = PAGE.read_text()
     shared = _options(run("pub", "--help").out)

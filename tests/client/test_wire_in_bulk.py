@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client.wire import Wire
-from penstock.errors import FormatError
+from penstock.errors import FormatError, RefusedByServer
 
 Ends = tuple[Wire, socket.socket]
 
@@ -172,3 +172,76 @@ def test_what_answers_no_request_is_refused(ends: Ends, data: bytes) -> None:
 
     with pytest.raises(FormatError):
         wire.request_many(b"q", b"in", b"hi", 1, array("q", bytes(16)))
+
+
+def test_requests_may_be_spread_over_groups_of_subjects(ends: Ends) -> None:
+    wire, server = ends
+    server.sendall(b"".join(b"MSG in.%d 1 0\r\n\r\n" % place for place in range(6)))
+
+    wire.request_many(b"q.", b"in", b"", 6, array("q", bytes(8 * 6)), spread=6, groups=2)
+
+    sent = read_all(server, 6 * len(b"PUB q.0.0 in.0 0\r\n\r\n"))
+    subjects = {line.split()[1] for line in sent.splitlines() if line}
+    assert subjects == {b"q.%d.%d" % (number % 2, number) for number in range(6)}
+
+
+def test_so_many_pulls_wait_as_allowed_and_every_message_is_acknowledged(ends: Ends) -> None:
+    wire, server = ends
+    asked = b"PUB next in 1\r\n2\r\n"
+
+    def serve() -> None:
+        assert read_all(server, 2 * len(asked)) == 2 * asked
+        for wave in ((0, 1), (2, 3), (4, 5)):
+            frames = [b"MSG s 1 ack.%d 2\r\nhi\r\n" % number for number in wave]
+            server.sendall(b"".join(frames))
+            acks = b"".join(b"PUB ack.%d 4\r\n+ACK\r\n" % number for number in wave)
+            # Behind the first batch there is room for one more pull, and then for none.
+            wanted = {*acks.splitlines(), *(asked.splitlines() if wave[0] == 0 else [])}
+            got = read_all(server, len(acks) + (len(asked) if wave[0] == 0 else 0))
+            assert set(got.splitlines()) == wanted
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    wire.consume_many(6, b"+ACK", asked, 2, 2)
+
+    thread.join()
+
+
+def status(block: bytes, *, reply: bytes = b"") -> bytes:
+    """Give a message that is a header block alone."""
+    return b"HMSG to 1 %b%d %d\r\n%b\r\n" % (reply, len(block), len(block), block)
+
+
+@given(st.lists(st.integers(1, 200), max_size=6))
+def test_what_is_pushed_is_counted_and_flow_control_is_answered(places: list[int]) -> None:
+    request = status(b"NATS/1.0 100 FlowControl Request\r\n\r\n", reply=b"fc.1 ")
+    stalled = status(b"NATS/1.0 100 Idle Heartbeat\r\nNats-Consumer-Stalled: fc.2\r\n\r\n")
+    idle = status(b"NATS/1.0 100 Idle Heartbeat\r\n\r\n")
+    stored = b"HMSG s 1 ack.1 17 18\r\nNATS/1.0\r\na:b\r\n\r\nx\r\n"
+    text = stored + request + idle + b"MSG s 1 ack.2 1\r\nx\r\n" + stalled + stored
+    here, there = socket.socketpair()
+    there.settimeout(20)
+    with here, there:
+        cuts = [0, *sorted({place for place in places if place < len(text)}), len(text)]
+
+        def send() -> None:
+            for start, end in itertools.pairwise(cuts):
+                there.sendall(text[start:end])
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        Wire(here.fileno()).consume_many(3, b"")
+        thread.join()
+
+        answers = b"PUB fc.1 0\r\n\r\nPUB fc.2 0\r\n\r\n"
+        assert read_all(there, len(answers)) == answers
+
+
+def test_a_status_that_ends_a_delivery_ends_the_wait(ends: Ends) -> None:
+    wire, server = ends
+    server.sendall(status(b"NATS/1.0 409 Consumer Deleted\r\n\r\n"))
+
+    with pytest.raises(RefusedByServer) as refused:
+        wire.consume_many(1, b"")
+
+    assert refused.value.reason == "409 Consumer Deleted"

@@ -17,11 +17,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
+from penstock.testing.servers import server_process
 from tests.support.nats_client import Delivery, NatsClient
 
 _ACK_TIME = re.compile(r"(\$JS\.ACK\.[^ ]+\.\d+\.\d+\.\d+)\.\d{16,19}\b")
@@ -31,6 +35,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 _DURATION = re.compile(r'("(?:ack_time|pause_remaining)": ?)\d+')
 
 Story = Callable[["Life"], None]
+LongStory = Callable[["Life"], Iterator[None]]
+"""One in which the server is stopped and started again wherever it yields."""
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -53,6 +59,15 @@ class Life(NatsClient):
 
         self._pulls = 0
         self._pin = ""
+        self.flow = ""
+        """Where the question about the flow that was taken last wants its answer."""
+
+        self._targets = {"1": "_IN"}
+
+    def reconnect(self, port: int) -> None:
+        """Go on with another server, where it listens to nothing but answers."""
+        self.close()
+        super().__init__(port)
         self._targets = {"1": "_IN"}
 
     def _take_delivery(self, words: list[str]) -> Delivery:
@@ -70,7 +85,10 @@ class Life(NatsClient):
         """Listen to a subject no more."""
         sid = next(sid for sid, name in self._targets.items() if name == subject)
         self._send(f"UNSUB {sid}\r\n".encode())
-        self.sync()
+        self.publish("_IN.left")
+        while (found := self.next_delivery()).subject != "_IN.left":
+            # What was under way to the subject that is left is of no interest any more.
+            assert self._target == subject, f"{found} came unexpectedly"
 
     def sync(self) -> None:
         """Wait until the server has done what was sent so far; nothing may be on its way."""
@@ -118,10 +136,12 @@ class Life(NatsClient):
         self.publish_all(*(tokens or ("a", "b", "a", "c", "b")))
         self.consumer(**config)
 
-    def pull(self, request: bytes | int | dict[str, Any] = 1, name: str = "C") -> str:
-        """Ask for messages; give where they will come."""
+    def pull(
+        self, request: bytes | int | dict[str, Any] = 1, name: str = "C", *, to: str = ""
+    ) -> str:
+        """Ask for messages; give where they will come, which is of no matter unless told."""
         self._pulls += 1
-        reply = f"_IN.{self._pulls}"
+        reply = to or f"_IN.{self._pulls}"
         if isinstance(request, dict):
             request = json.dumps(request).encode()
         body = b"%d" % request if isinstance(request, int) else request
@@ -151,8 +171,17 @@ class Life(NatsClient):
             reply = found.reply
             if reply.startswith("$JS.ACK.") and not self._is_pending_sure:
                 reply = reply.rpartition(".")[0]
+            if reply.startswith("$JS.FC."):
+                self.flow = reply
             self.note(f"{where}{found.subject} {reply} {headers!r} {body[:400]}")
-            self._last = found
+
+    def take_until(self, text: str) -> None:
+        """As `take`, up to a line with a text; a line that comes again and again is noted once."""
+        before = len(self.lines)
+        self.take()
+        while text not in self.lines[-1]:
+            self.take()
+        self.lines[before:] = [line for line, _ in groupby(self.lines[before:])]
 
     def take_unordered(self, count: int) -> None:
         """As `take`, where servers may send them in any order."""
@@ -178,14 +207,45 @@ class Life(NatsClient):
         """Say something of a message that was taken."""
         self.publish(self.replies[place], body)
 
+    def heard(self, name: str = "C") -> None:
+        """Wait until a consumer has taken in all that was said to it."""
+        self.publish(f"$JS.ACK.{self.stream_name}.{name}.1.1.1.1.1", b"+WPI", reply="_IN.heard")
+        assert self.next_delivery().subject == "_IN.heard"
+
     def answer_flow(self) -> None:
         """Answer the question about the flow that was taken last."""
-        self.publish(self._last.reply)
+        self.publish(self.flow)
+
+    def remove(self, seq: int, **more: Any) -> None:
+        """Remove a message of the stream."""
+        self.ask(f"STREAM.MSG.DELETE.{self.stream_name}", seq=seq, **more)
+
+    def purge(self, **which: Any) -> None:
+        """Purge the stream."""
+        self.ask(f"STREAM.PURGE.{self.stream_name}", **which)
+
+    def pause(self, until: str = "2101-01-01T00:00:00Z", name: str = "C") -> None:
+        """Have a consumer rest."""
+        self.ask(f"CONSUMER.PAUSE.{self.stream_name}.{name}", pause_until=until)
+
+    def resume(self, name: str = "C") -> None:
+        """Have a consumer go on."""
+        self.ask(f"CONSUMER.PAUSE.{self.stream_name}.{name}")
+
+    def forget(self, name: str = "C") -> None:
+        """Remove a consumer."""
+        self.ask(f"CONSUMER.DELETE.{self.stream_name}.{name}")
+
+    def advised(self, *events: str) -> None:
+        """Listen to what is told of the consumers of the stream."""
+        for event in events:
+            self.listen(f"$JS.EVENT.ADVISORY.CONSUMER.{event}.{self.stream_name}.>")
 
     def info(self, name: str = "C", *without: str) -> None:
         """Note how a consumer is."""
         found = self.ask(f"CONSUMER.INFO.{self.stream_name}.{name}")
-        for field in ("config", "created", "ts", "type", *without):
+        unsure = () if self._is_pending_sure else ("num_pending",)
+        for field in ("config", "created", "ts", "type", *unsure, *without):
             found.pop(field, None)
         for place in ("delivered", "ack_floor"):
             found.get(place, {}).pop("last_active", None)
@@ -194,6 +254,11 @@ class Life(NatsClient):
     def until_waiting(self, count: int, name: str = "C") -> None:
         """Ask until so many requests wait: a server may take them in after it answers others."""
         while self.ask(f"CONSUMER.INFO.{self.stream_name}.{name}")["num_waiting"] != count:
+            pass
+
+    def until_left(self, count: int) -> None:
+        """Ask until so many messages are left in the stream, which may take its time."""
+        while self.ask(f"STREAM.INFO.{self.stream_name}")["state"]["messages"] > count:
             pass
 
     def end(self) -> None:
@@ -208,12 +273,61 @@ class Life(NatsClient):
         self.note(f"{found['messages']} {found['first_seq']} {found['last_seq']}")
 
 
+def stories_in(module: str) -> list[Any]:
+    """Give the stories that a module tells, in their order."""
+    return [
+        story
+        for name, story in vars(sys.modules[module]).items()
+        if callable(story) and not name.startswith("_") and story.__module__ == module
+    ]
+
+
+def _stream_of(story: Story | LongStory) -> str:
+    return story.__name__.replace("_", "-")
+
+
 def lived(port: int, story: Story) -> list[str]:
     """Give what happens in a story."""
-    with Life(port, story.__name__.replace("_", "-")) as life:
+    with Life(port, _stream_of(story)) as life:
         try:
             story(life)
             life.sync()
         finally:
             life.end()
         return life.lines
+
+
+class _LongLife:
+    """One life over restarts, and how far its story is."""
+
+    def __init__(self, port: int, story: LongStory) -> None:
+        self.life = Life(port, _stream_of(story))
+        self._steps = story(self.life)
+        self.is_over = False
+
+    def go_on(self, port: int) -> None:
+        """Live on up to the next restart."""
+        self.life.reconnect(port)
+        self.is_over = next(self._steps, _END) is _END
+        self.life.close()
+
+
+_END = object()
+
+
+def lived_long(kind: str, folder: Path, stories: Sequence[LongStory]) -> dict[str, list[str]]:
+    """Give what happens in stories with restarts, by their names.
+
+    Between two restarts they go on one after another.
+    """
+    server = server_process(kind, store_dir=folder)
+    lives = {story.__name__: _LongLife(server.port, story) for story in stories}
+    try:
+        while going := [each for each in lives.values() if not each.is_over]:
+            for each in going:
+                each.go_on(server.port)
+            server.stop()
+            server = server_process(kind, store_dir=folder)
+    finally:
+        server.stop()
+    return {name: each.life.lines for name, each in lives.items()}

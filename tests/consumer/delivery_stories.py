@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.consumer.delivered import MS, SECOND, Life, Story
+from tests.consumer.delivered import MS, SECOND, Life, Story, stories_in
 
 # Pulling
 
@@ -102,7 +102,7 @@ def pulls_time_out(life: Life) -> None:
 def pulls_with_heartbeats(life: Life) -> None:
     life.filled("a")
     life.pull({"batch": 5, "expires": 550 * MS, "idle_heartbeat": 200 * MS})
-    life.take(4)
+    life.take_until("408")
     life.info()
 
 
@@ -266,7 +266,7 @@ def acknowledges_too_late(life: Life) -> None:
 
 
 def delivers_again_in_order(life: Life) -> None:
-    life.filled(*"abcde", ack_wait=200 * MS)
+    life.filled(*"abcde", ack_wait=SECOND)
     life.pull(5)
     life.take(5)
     life.ack(1)
@@ -279,7 +279,7 @@ def delivers_again_in_order(life: Life) -> None:
 
 
 def works_on(life: Life) -> None:
-    life.filled("a", "b", ack_wait=400 * MS)
+    life.filled("a", "b", ack_wait=SECOND)
     life.pull(2)
     life.take(2)
     life.pull(2)
@@ -297,7 +297,7 @@ def backs_off(life: Life) -> None:
 
 
 def gives_up(life: Life) -> None:
-    life.filled("a", "b", max_deliver=2, ack_wait=100 * MS)
+    life.filled("a", "b", max_deliver=2, ack_wait=SECOND)
     life.listen("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>")
     life.pull(10)
     life.take(2)
@@ -503,8 +503,4 @@ def rests(life: Life) -> None:
     life.info()
 
 
-STORIES: list[Story] = [
-    story
-    for name, story in list(globals().items())
-    if callable(story) and not name.startswith("_") and getattr(story, "__module__", "") == __name__
-]
+STORIES: list[Story] = stories_in(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.consumer.delivered import MS, SECOND, Life, Story
+from tests.consumer.delivered import MS, SECOND, Life, Story, stories_in
 
 # Retention
 
@@ -47,7 +47,7 @@ def keeps_what_is_of_interest(life: Life) -> None:
 def keeps_what_was_given_up(life: Life) -> None:
     life.stream(retention="workqueue")
     life.publish_all(*"ab")
-    life.consumer(max_deliver=1, ack_wait=100 * MS)
+    life.consumer(max_deliver=1, ack_wait=SECOND)
     life.listen("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>")
     life.pull(5)
     life.take(2)
@@ -80,8 +80,9 @@ def pushes_with_heartbeats(life: Life) -> None:
     life.stream()
     life.publish_all("a")
     life.consumer(deliver_subject="to.hb", idle_heartbeat=150 * MS, ack_policy="none")
-    life.subscribe("to.hb")
+    life.listen_again("to.hb")
     life.take(3)
+    life.leave("to.hb")
 
 
 def pushes_with_flow_control(life: Life) -> None:
@@ -108,7 +109,7 @@ def pushes_to_a_group(life: Life) -> None:
 def pushes_again(life: Life) -> None:
     life.stream()
     life.publish_all(*"ab")
-    life.consumer(deliver_subject="to.again", ack_wait=150 * MS)
+    life.consumer(deliver_subject="to.again", ack_wait=SECOND)
     life.subscribe("to.again")
     life.take(2)
     life.ack(0)
@@ -340,8 +341,4 @@ def keeps_until_all_are_done(life: Life) -> None:
     life.state()
 
 
-STORIES: list[Story] = [
-    story
-    for name, story in list(globals().items())
-    if callable(story) and not name.startswith("_") and getattr(story, "__module__", "") == __name__
-]
+STORIES: list[Story] = stories_in(__name__)

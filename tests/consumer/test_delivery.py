@@ -148,3 +148,68 @@ def test_nothing_passes_where_nobody_listens() -> None:
     assert receiving.run(store, target=b"elsewhere") == RUN_NOBODY
     assert receiving.courier.cursor == 1
     assert len(receiving.pending) == 0
+
+
+NUMBERS = st.integers(0, 2**64 - 1) | st.sampled_from(
+    [number for power in range(1, 20) for number in (10**power - 1, 10**power)]
+)
+
+
+@given(
+    deliveries=NUMBERS,
+    stream_seq=NUMBERS,
+    consumer_seq=NUMBERS,
+    time_ns=st.integers(0, 2**63 - 1),
+    pending=NUMBERS,
+)
+def test_a_reply_has_its_numbers_in_full(
+    deliveries: int, stream_seq: int, consumer_seq: int, time_ns: int, pending: int
+) -> None:
+    numbers = (deliveries, stream_seq, consumer_seq, time_ns, pending)
+
+    reply = Receiving().courier.reply_to(*numbers)
+
+    assert reply == b"$JS.ACK.S.C." + ".".join(map(str, numbers)).encode()
+
+
+def test_several_targets_are_sent_one_message_each_in_turn() -> None:
+    store = MemoryStore.create()
+    for number in range(7):
+        store.store(b"a", b"", b"%d" % number)
+    sublist = Sublist()
+    seen: dict[bytes, list[bytes]] = {b"to.1": [], b"to.2": [], b"to.3": []}
+
+    def listen(target: bytes) -> None:
+        def take(subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+            seen[target].append(body)
+
+        sublist.insert(Subscription(Service(take), target, b"1"))
+
+    def run(cursor: int, count_max: int) -> int:
+        return courier.run(
+            outtake,
+            b"to.1",
+            None,
+            cursor=cursor,
+            until=store.durable_seq,
+            count_max=count_max,
+            bytes_max=-1,
+            first_goes=False,
+            consumer_seq=cursor,
+            num_pending=8 - cursor,
+            pending=pending,
+            now_ns=1,
+            targets=list(seen),
+        )
+
+    courier, outtake, pending = Courier(Hub(1), sublist, b"R."), store.outtake(), Pending((1,))
+    for target in (b"to.1", b"to.2"):
+        listen(target)
+
+    # The third has nobody: its turn ends the run, and what it would have had stays.
+    assert run(1, 6) == RUN_NOBODY
+    assert (courier.sent, courier.cursor) == (2, 3)
+    listen(b"to.3")
+    assert run(3, 4) == RUN_COUNT
+    assert seen == {b"to.1": [b"0", b"2", b"5"], b"to.2": [b"1", b"3"], b"to.3": [b"4"]}
+    assert len(pending) == 6

@@ -18,11 +18,11 @@ NOW_NS = 10**18
 
 @given(body=st.binary(max_size=60))
 def test_any_body_is_a_request_or_is_refused(body: bytes) -> None:
-    left = 1
     with contextlib.suppress(RequestRefused):
-        left = read_request(b"r", body, NOW_NS).left
+        request = read_request(b"r", body, NOW_NS)
 
-    assert left >= 1
+        assert request.reply == b"r"
+        assert -(2**63) <= request.left < 2**63
 
 
 @given(
@@ -35,7 +35,7 @@ def test_absurd_numbers_do_no_harm(batch: int, expires: int, max_bytes: int) -> 
 
     request = read_request(b"r", json.dumps(document).encode(), NOW_NS)
 
-    assert request.left == max(batch, 1)
+    assert request.left == batch
     assert request.bytes_left == max(max_bytes, 0)
 
 
@@ -76,3 +76,44 @@ def test_a_request_is_done_when_its_bytes_are() -> None:
 
     assert len(queue) == 0
     assert request.left == 0
+
+
+@given(
+    lefts=st.lists(st.integers(1, 5), min_size=2, max_size=6),
+    sharing=st.integers(2, 6),
+    data=st.data(),
+)
+def test_served_in_turn_at_once_is_as_served_one_by_one(
+    lefts: list[int], sharing: int, data: st.DataObject
+) -> None:
+    at_once, one_by_one = (WaitingQueue(by_priority=False) for _ in range(2))
+    for place, left in enumerate(lefts):
+        for queue in (at_once, one_by_one):
+            queue.add(Waiting(b"%d" % place, left))
+    sharing = min(sharing, len(lefts))
+    rounds = min(lefts) if sharing == len(lefts) else 1
+    count = data.draw(st.integers(1, rounds * sharing))
+
+    served = at_once.serve_in_turn(sharing, count)
+    expected = [one_by_one.serve(1, 10).reply for _ in range(count)]
+
+    assert [(each.reply, each.left, each.delivered) for each in at_once] == [
+        (each.reply, each.left, each.delivered) for each in one_by_one
+    ]
+    assert {each.reply for each in served} == set(expected)
+
+
+def test_those_that_count_bytes_or_are_late_end_the_row_of_those_that_share() -> None:
+    queue = WaitingQueue(by_priority=False)
+    for request in (
+        Waiting(b"a", 5),
+        Waiting(b"b", 5, expires_ns=NOW_NS + 1),
+        Waiting(b"c", 5, expires_ns=NOW_NS),
+        Waiting(b"d", 5),
+    ):
+        queue.add(request)
+
+    assert [each.reply for each in queue.plain_ones(9, NOW_NS)] == [b"a", b"b"]
+    assert [each.reply for each in queue.plain_ones(1, NOW_NS)] == [b"a"]
+    queue.add(Waiting(b"e", 5, bytes_left=10))
+    assert [each.reply for each in queue.plain_ones(9, NOW_NS - 1)] == [b"a", b"b", b"c", b"d"]

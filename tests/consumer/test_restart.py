@@ -89,6 +89,22 @@ def test_a_damaged_consumer_stays_offline_and_disturbs_nobody(tmp_path: Path) ->
     assert state.read_bytes() == b"\xff" * 40
 
 
+def test_a_consumer_whose_document_asks_for_nonsense_stays_offline(tmp_path: Path) -> None:
+    first = server_process(store_dir=tmp_path)
+    with Life(first.port, "S") as life:
+        life.stream()
+        life.consumer(metadata={"penstock.key_token": "2"})
+    first.stop()
+    (document,) = tmp_path.glob("**/consumers/C/consumer.json")
+    document.write_text(document.read_text().replace('"2"', '"two"'))
+
+    with server_process(store_dir=tmp_path) as second, Life(second.port, "S") as life:
+        error = life.ask("CONSUMER.INFO.S.C")["error"]
+
+    assert error["err_code"] == 10195
+    assert "position of a token" in error["description"]
+
+
 def test_a_removed_consumer_leaves_nothing(tmp_path: Path) -> None:
     first = server_process(store_dir=tmp_path)
     with Life(first.port, "S") as life:

@@ -131,12 +131,12 @@ def test_the_same_gap_in_what_was_acknowledged_is_damage_and_its_neighbours_are_
     before = len(disk.snapshot()[f"{PATH}/000001.blk"])
     store.store(b"key", b"", b"new" * 400)
     store.store(b"other", b"", b"neighbour")
-    store.flush()
-    store.stop()
-    file = disk.open(f"{PATH}/000001.blk", "update")
+    store.checkpoint()
+    torn = disk.survivor()
+    file = torn.open(f"{PATH}/000001.blk", "update")
     file.write_at(before, bytes(1024))
 
-    left = open_store(disk, LATEST_ONLY)
+    left = open_store(torn, LATEST_ONLY)
 
     assert [(each.first_seq, each.last_seq) for each in left.report.damage] == [(3, 3)]
     assert left.load_last(b"other").payload == b"neighbour"
@@ -182,9 +182,9 @@ def test_blocks_that_others_fill_during_a_truncation_leave_nothing_behind() -> N
         for _ in range(20):
             store.store(b"late", b"", bytes(600))
 
-    store._engine._on_durable = store_more
+    store._engine.on_durable = store_more
     store.truncate(8 - 3)
-    store._engine._on_durable = None
+    store._engine.on_durable = None
     store.store(b"after", b"", b"the truncation")
     store.stop()
 

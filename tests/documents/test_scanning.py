@@ -9,17 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.documents.scanning import (
-    Kind,
-    Node,
-    SyntaxFault,
-    UnfinishedText,
-    check_end,
-    scan,
-    unquoted,
-)
+from penstock.documents.faults import SyntaxFault, UnfinishedText
+from penstock.documents.kinds import Kind
+from penstock.documents.scanning import Node, scan
+from penstock.documents.walking import check_end
 from penstock.errors import InvalidDocument
-from penstock.limits import JSON_DEPTH_MAX
+from penstock.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -123,7 +118,41 @@ def test_nesting_is_bounded_and_costs_no_stack() -> None:
     ],
 )
 def test_a_string_says_what_it_means(raw: bytes, text: str) -> None:
-    assert unquoted(raw) == text
+    node, _ = scan(raw)
+
+    assert node is not None
+    assert node.text == text
+
+
+def array(text: str) -> Node:
+    node, _ = scan(text.encode())
+    assert node is not None
+    return node
+
+
+@given(st.lists(st.text()))
+def test_texts_are_read_at_once(texts: list[str]) -> None:
+    assert array(json.dumps(texts)).texts() == texts
+    assert array(json.dumps([*texts, 1])).texts() is None
+
+
+@given(st.lists(st.integers(-(10**18) + 1, 10**18 - 1)), st.integers(10**18))
+def test_whole_numbers_are_read_at_once(numbers: list[int], long: int) -> None:
+    assert array(json.dumps(numbers)).wholes() == numbers
+    assert array(json.dumps({str(place): each for place, each in enumerate(numbers)})).wholes() == (
+        numbers
+    )
+    for other in (long, 1.5, None, "1", True):
+        assert array(json.dumps([*numbers, other])).wholes() is None
+
+
+def test_only_so_many_other_values_are_given_out() -> None:
+    most = array(f"[{','.join(['{}'] * JSON_VALUES_MAX)}]")
+    too_many = array(f"[{','.join(['{}'] * (JSON_VALUES_MAX + 1))}]")
+
+    assert len(most.items) == JSON_VALUES_MAX
+    with pytest.raises(InvalidDocument, match="too many values"):
+        _ = too_many.items
 
 
 def test_what_follows_a_value_is_refused_where_only_one_may_be() -> None:

@@ -57,3 +57,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_a_zone_of_a_whole_day_is_refused() -> None:
     with pytest.raises(InvalidDocument, match="time zone offset out of range"):
         parse_instant("2024-01-02T03:04:05+24:00")
+
+
+def test_what_remains_until_a_far_time_fits_a_duration() -> None:
+    assert Instant(1_000).remaining_ns(400) == 600
+    assert Instant(YEAR_10000_NS).remaining_ns(0) == 2**63 - 1

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from penstock.errors import FormatError, UnsupportedVersion, UsageError
 from penstock.format.consumer_state import (
+    TEXT_BYTES_MAX,
     ConsumerState,
+    DeadLetter,
     PendingDelivery,
     SequencePair,
     decode_consumer_state,
@@ -42,7 +44,20 @@ def consumer_states(draw: st.DrawFn) -> ConsumerState:
     redelivered = st.dictionaries(
         st.integers(1, top.stream_seq), st.integers(1, 5) | st.integers(1, TOP), max_size=30
     )
-    return ConsumerState(top, floor, draw(pending), draw(redelivered))
+    state = ConsumerState(top, floor, draw(pending), draw(redelivered))
+    held = st.sets(st.integers(floor.stream_seq + 1, top.stream_seq), max_size=30)
+    state.held = draw(st.just(set[int]()) | held) - state.pending.keys()
+    letters = st.builds(
+        DeadLetter,
+        st.integers(1, TOP),
+        st.integers(-(2**63), 2**63 - 1),
+        st.booleans(),
+        st.binary(max_size=TEXT_BYTES_MAX),
+    )
+    if state.pending:
+        owed = st.sets(st.sampled_from(sorted(state.pending)))
+        state.letters = {seq: draw(letters) for seq in draw(st.just(set[int]()) | owed)}
+    return state
 
 
 def with_checksum(body: bytes) -> bytes:
@@ -60,6 +75,13 @@ def a_state() -> ConsumerState:
         },
         redelivered={101: 1, 300: 4},
     )
+
+
+def a_further_state() -> ConsumerState:
+    state = a_state()
+    state.held = {102, 103, 290}
+    state.letters = {150: DeadLetter(3, NOW_NS, is_terminated=True, text=b"why")}
+    return state
 
 
 @given(consumer_states())
@@ -92,6 +114,23 @@ def test_the_encoding_is_the_documented_one() -> None:
     assert encode_consumer_state(state) == with_checksum(b"PNSTKCON\x01\x00" + body)
 
 
+def test_what_is_held_and_the_letters_follow_as_documented() -> None:
+    state = ConsumerState(
+        delivered=SequencePair(9, 200),
+        ack_floor=SequencePair(4, 100),
+        pending={102: PendingDelivery(6, 70)},
+        held={101, 105},
+        letters={102: DeadLetter(3, 80, is_terminated=True, text=b"\xffo")},
+    )
+
+    body = bytes([9, 200, 1, 4, 100, 1, 1, 4, 140, 1, 0])
+    # Two held: steps 0 and 3.
+    body += bytes([2, 0, 3])
+    # One letter: step 1, three deliveries, time +80, terminated, a text of two bytes.
+    body += bytes([1, 1, 2, 160, 1, 1, 2, 255, 1, 111])
+    assert encode_consumer_state(state) == with_checksum(b"PNSTKCON\x02\x00" + body)
+
+
 @pytest.mark.slow
 def test_a_hundred_thousand_dense_pending_deliveries_take_at_most_eight_bytes_each() -> None:
     chance = random.Random(3)
@@ -107,8 +146,9 @@ def test_a_hundred_thousand_dense_pending_deliveries_take_at_most_eight_bytes_ea
     assert decode_consumer_state(encoded) == state
 
 
-def test_every_flipped_bit_is_refused() -> None:
-    encoded = encode_consumer_state(a_state())
+@pytest.mark.parametrize("state", [a_state(), a_further_state()])
+def test_every_flipped_bit_is_refused(state: ConsumerState) -> None:
+    encoded = encode_consumer_state(state)
 
     for bit in range(len(encoded) * 8):
         damaged = bytearray(encoded)
@@ -117,8 +157,9 @@ def test_every_flipped_bit_is_refused() -> None:
             decode_consumer_state(bytes(damaged))
 
 
-def test_every_truncation_is_refused() -> None:
-    encoded = encode_consumer_state(a_state())
+@pytest.mark.parametrize("state", [a_state(), a_further_state()])
+def test_every_truncation_is_refused(state: ConsumerState) -> None:
+    encoded = encode_consumer_state(state)
 
     for size in range(len(encoded)):
         with pytest.raises(FormatError):
@@ -127,14 +168,14 @@ def test_every_truncation_is_refused() -> None:
 
 def test_a_later_version_is_named_and_refused() -> None:
     with pytest.raises(UnsupportedVersion) as caught:
-        decode_consumer_state(with_checksum(b"PNSTKCON\x02\x00whatever"), path="o.dat")
+        decode_consumer_state(with_checksum(b"PNSTKCON\x03\x00whatever"), path="o.dat")
 
-    assert (caught.value.path, caught.value.found, caught.value.supported) == ("o.dat", 2, 1)
+    assert (caught.value.path, caught.value.found, caught.value.supported) == ("o.dat", 3, 2)
 
 
-@given(st.binary(max_size=40))
-def test_whatever_decodes_is_exactly_what_would_be_encoded(body: bytes) -> None:
-    data = with_checksum(b"PNSTKCON\x01\x00" + body)
+@given(version=st.sampled_from([b"\x01", b"\x02"]), body=st.binary(max_size=40))
+def test_whatever_decodes_is_exactly_what_would_be_encoded(version: bytes, body: bytes) -> None:
+    data = with_checksum(b"PNSTKCON" + version + b"\x00" + body)
     try:
         state = decode_consumer_state(data)
     except FormatError:
@@ -168,9 +209,51 @@ def test_a_body_that_cannot_be_is_refused_though_its_checksum_is_right(body: lis
 
 
 @pytest.mark.parametrize(
+    "further",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param([0], id="no letter count"),
+        pytest.param([0, 0], id="nothing that is new"),
+        pytest.param([5, 0, 0], id="more held than bytes"),
+        pytest.param([1, 0, 0], id="held and pending"),
+        pytest.param([1, 9, 0], id="held above delivered"),
+        pytest.param([0, 1, 1, 0, 0, 0, 0], id="a letter of what is not pending"),
+        pytest.param([0, 2, 0, 0, 0, 0, 0], id="more letters than bytes"),
+        pytest.param([0, 1, 0, 0, 0, 2, 0], id="neither terminated nor not"),
+        pytest.param([0, 1, 0, 0, 0, 0, 3, 1], id="a text that is not there"),
+        pytest.param([0, 1, 0, 0, 0, 0, 1, 0x80, 2], id="a text of more than bytes"),
+        pytest.param([0, 1, 0, 0, 0, 0, 0, 7], id="numbers after the last letter"),
+    ],
+)
+def test_a_further_body_that_cannot_be_is_refused(further: list[int]) -> None:
+    plain = [9, 9, 4, 4, 1, 0, 2, 0, 0]
+    right = [0, 1, 0, 0, 0, 0, 0]
+
+    decode_consumer_state(with_checksum(b"PNSTKCON\x02\x00" + bytes(plain + right)))
+    with pytest.raises(FormatError):
+        decode_consumer_state(with_checksum(b"PNSTKCON\x02\x00" + bytes(plain + further)))
+
+
+@pytest.mark.parametrize(
     "state",
     [
         pytest.param(ConsumerState(SequencePair(1, 1), SequencePair(2, 0)), id="floor"),
+        pytest.param(ConsumerState(SequencePair(1, 1), held={2}), id="held"),
+        pytest.param(
+            ConsumerState(
+                SequencePair(1, 1),
+                letters={1: DeadLetter(1, 0, is_terminated=False, text=b"")},
+            ),
+            id="letter",
+        ),
+        pytest.param(
+            ConsumerState(
+                SequencePair(1, 1),
+                pending={1: PendingDelivery(1, 0)},
+                letters={1: DeadLetter(1, 0, is_terminated=True, text=b"x" * 257)},
+            ),
+            id="text",
+        ),
         pytest.param(
             ConsumerState(SequencePair(1, 1), pending={2: PendingDelivery(1, 0)}), id="pending"
         ),

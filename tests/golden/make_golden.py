@@ -18,6 +18,7 @@ from pathlib import Path
 
 from penstock.format.consumer_state import (
     ConsumerState,
+    DeadLetter,
     PendingDelivery,
     SequencePair,
     encode_consumer_state,
@@ -44,6 +45,18 @@ CONSUMER = ConsumerState(
     },
     redelivered={9: 3, 25: 1},
 )
+
+CONSUMER_2 = ConsumerState(
+    CONSUMER.delivered,
+    CONSUMER.ack_floor,
+    CONSUMER.pending,
+    CONSUMER.redelivered,
+    held={21, 23, 24, 39},
+    letters={
+        25: DeadLetter(2, START_NS + 3_000_000_000, is_terminated=True, text=b"no such order")
+    },
+)
+"""The same in version 2; its bytes are `consumer_state_2.state`."""
 
 
 class Maker:

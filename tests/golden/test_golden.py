@@ -24,7 +24,16 @@ from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from penstock.testing.clock import FakeClock
 from tests.format.folders import fingerprints
-from tests.golden.make_golden import CASES, CONSUMER, MANIFEST, SECRET, STREAM, describe, make_all
+from tests.golden.make_golden import (
+    CASES,
+    CONSUMER,
+    CONSUMER_2,
+    MANIFEST,
+    SECRET,
+    STREAM,
+    describe,
+    make_all,
+)
 
 HERE = Path(__file__).parent
 GOLDEN = sorted(folder for folder in HERE.glob("v*/*") if folder.is_dir())
@@ -104,6 +113,7 @@ def test_a_golden_consumer_state_is_read() -> None:
     for version in HERE.glob("v*"):
         data = (version / "plain" / "consumers" / "mailer.state").read_bytes()
         assert decode_consumer_state(data) == CONSUMER
+    assert decode_consumer_state((HERE / "consumer_state_2.state").read_bytes()) == CONSUMER_2
 
 
 def test_the_golden_stores_hold_every_kind_of_record() -> None:
@@ -197,9 +207,9 @@ def test_a_reader_refuses_a_block_or_index_of_a_later_version(name: str, tmp_pat
 
 
 def test_a_consumer_state_of_a_later_version_is_refused() -> None:
-    data = (NEWEST / "plain" / "consumers" / "mailer.state").read_bytes()
+    data = (HERE / "consumer_state_2.state").read_bytes()
 
     with pytest.raises(UnsupportedVersion) as refusal:
         decode_consumer_state(raise_version(8, 0, None)(data), path="mailer.state")
 
-    assert (refusal.value.path, refusal.value.found) == ("mailer.state", 2)
+    assert (refusal.value.path, refusal.value.found) == ("mailer.state", 3)

@@ -154,13 +154,16 @@ class StoreModel:
             raise LimitReached("message size", config.max_msg_bytes)
         if config.discard is Discard.OLD:
             return
-        held = len(self.subjects().get(message.subject, []))
-        full = 0 < config.max_msgs_per_subject <= held
+        held = self.subjects().get(message.subject, [])
+        full = 0 < config.max_msgs_per_subject <= len(held)
         if full and config.discard_new_per_subject:
             raise LimitReached("maximum messages per subject", config.max_msgs_per_subject)
         if not full and 0 < config.max_msgs <= len(self.messages):
             raise LimitReached("maximum messages", config.max_msgs)
-        if 0 < config.max_bytes < self.size + self.counting.size(message):
+        size = self.counting.size(message)
+        # A full subject gives up its oldest message, which may leave all the room that is needed.
+        makes_room = full and self.counting.size(self.messages[held[0]]) >= size
+        if 0 < config.max_bytes < self.size + size and not makes_room:
             raise LimitReached("maximum bytes", config.max_bytes)
 
     def _refuse_batch(self, messages: list[Message]) -> None:
@@ -195,6 +198,8 @@ class StoreModel:
                 del self.messages[seq]
 
     def _enforce_totals(self) -> None:
+        if self.config.discard is Discard.NEW:
+            return
         if self.config.max_msgs > 0:
             while len(self.messages) > self.config.max_msgs:
                 del self.messages[self.first_seq]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.routing.hub import Service
-from penstock.routing.interest import InterestWatch
+from penstock.routing.interest import InterestWatch, observe
+from penstock.routing.interest import ignore as stop_observing
 from penstock.routing.sublist import Sublist, Subscription
 
 
@@ -55,4 +56,27 @@ def test_nobody_is_told_who_watches_no_more() -> None:
     sublist.insert(Subscription(Service(ignore), b"a", b"2"))
 
     assert seen == ["second"]
+    assert sublist.observer is None
+
+
+def test_each_observer_is_told_until_it_ignores_the_sublist() -> None:
+    sublist = Sublist()
+    first: list[bytes] = []
+    second: list[bytes] = []
+
+    def note_first(subscription: Subscription) -> None:
+        first.append(subscription.subject)
+
+    def note_second(subscription: Subscription) -> None:
+        second.append(subscription.subject)
+
+    observe(sublist, note_first)
+    observe(sublist, note_second)
+    observe(sublist, note_second)
+    sublist.insert(Subscription(Service(ignore), b"a", b"1"))
+    stop_observing(sublist, note_first)
+    sublist.insert(Subscription(Service(ignore), b"b", b"2"))
+    stop_observing(sublist, note_second)
+
+    assert (first, second) == ([b"a"], [b"a", b"b"])
     assert sublist.observer is None

@@ -122,6 +122,20 @@ def test_matches_are_remembered_until_anything_changes() -> None:
     assert sublist.matches(b"a.b") is not first
 
 
+def test_one_answer_serves_all_subjects_whose_difference_nobody_looks_at() -> None:
+    sublist = Sublist()
+    sublist.insert(subscription(b"a.b.>"))
+    sublist.insert(subscription(b"a.c.*.d"))
+
+    first = sublist.matches(b"a.b.1.2.3")
+
+    assert sublist.matches(b"a.b.4") is first
+    assert sublist.matches(b"a.b.5.6") is first
+    assert not sublist.matches(b"a.b").plain
+    assert not sublist.matches(b"a.b..5").plain
+    assert sublist.matches(b"a.c.1.d") is not sublist.matches(b"a.c.1.e")
+
+
 def test_no_more_subjects_are_remembered_than_there_is_room() -> None:
     sublist = Sublist()
 

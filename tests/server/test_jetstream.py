@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.format.hashing import xxh64
 from penstock.testing.servers import BOTH, PENSTOCK, REFERENCE, ServerProcess, server_process
 from tests.support.dialogue import Dialogue
 from tests.support.nats_client import NatsClient
@@ -29,6 +30,10 @@ def asked(client: NatsClient, endpoint: str, **request: Any) -> dict[str, Any]:
     body = json.dumps(request).encode() if request else b""
     answer: dict[str, Any] = json.loads(client.request(f"$JS.API.{endpoint}", body).payload)
     return answer
+
+
+def contents(folder: Path) -> bytes:
+    return b"".join(each.read_bytes() for each in folder.rglob("*") if each.is_file())
 
 
 def keyed(folder: Path, key: str, more: str = "") -> str:
@@ -219,7 +224,7 @@ def test_an_encrypted_stream_needs_its_key(tmp_path: Path) -> None:
     with server_process(settings=settings) as server, NatsClient(server.port) as client:
         fill(client, "S", 0)
         client.request("S.a", secret)
-    on_disk = b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
+    on_disk = contents(tmp_path)
 
     assert secret not in on_disk
     assert state(settings)["state"]["messages"] == 1
@@ -227,6 +232,39 @@ def test_an_encrypted_stream_needs_its_key(tmp_path: Path) -> None:
     assert state(f'jetstream {{ store_dir: "{tmp_path}" }}')["error"]["err_code"] == 10194
     assert state(keyed(tmp_path, "two", "prev_key: one"))["state"]["messages"] == 1
     assert state(settings)["state"]["messages"] == 1
+
+
+def test_configurations_are_encrypted_too(tmp_path: Path) -> None:
+    settings = keyed(tmp_path, "one", "cipher: chacha")
+    with server_process(settings=settings) as server, NatsClient(server.port) as client:
+        fill(client, "S", metadata={"known": "secret-of-the-stream"})
+        filtered = {"durable_name": "C", "ack_policy": "explicit", "filter_subject": "S.hidden"}
+        request = {"stream_name": "S", "config": filtered}
+        client.api("CONSUMER.DURABLE.CREATE.S.C", request)
+    on_disk = contents(tmp_path)
+
+    def told_of(settings: str) -> list[dict[str, Any]]:
+        with server_process(settings=settings) as server, NatsClient(server.port) as client:
+            return [asked(client, "STREAM.INFO.S"), asked(client, "CONSUMER.INFO.S.C")]
+
+    stream, consumer = told_of(settings)
+    assert stream["config"]["metadata"]["known"] == "secret-of-the-stream"
+    assert consumer["config"]["filter_subject"] == "S.hidden"
+    assert b"secret-of-the-stream" not in on_disk
+    assert b"S.hidden" not in on_disk
+    assert told_of(keyed(tmp_path, "two"))[0]["error"]["err_code"] == 10194
+    assert told_of(keyed(tmp_path, "two", "prev_key: one"))[1]["config"] == consumer["config"]
+
+
+def test_a_server_that_is_given_a_key_goes_on_with_what_was_plain(tmp_path: Path) -> None:
+    with start(tmp_path) as server, NatsClient(server.port) as client:
+        fill(client, "S")
+
+    with (
+        server_process(settings=keyed(tmp_path, "one")) as server,
+        NatsClient(server.port) as client,
+    ):
+        assert asked(client, "STREAM.INFO.S")["state"]["messages"] == 3
 
 
 # Accounts
@@ -305,3 +343,61 @@ def test_the_servers_bounds_rise_by_a_reload(tmp_path: Path) -> None:
 
         assert refused["error"]["err_code"] == 10047
         assert made["did_create"]
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("for_a", "for_b"),
+    [
+        ("{ max_file: 800M, max_mem: 1M }", "{ max_file: 300M, max_mem: 1M }"),
+        ("{ max_file: 1M, max_mem: 800M }", "{ max_file: 1M, max_mem: 300M }"),
+        ("{ max_file: 1M, max_mem: 2G }", "disabled"),
+    ],
+    ids=["files", "memory", "one alone"],
+)
+def test_accounts_that_were_promised_too_much_are_refused_in_the_real_servers_words(
+    tmp_path: Path, for_a: str, for_b: str
+) -> None:
+    said = {}
+    for kind in BOTH:
+        config = tmp_path / f"{kind}.conf"
+        bounds = "max_file: 1G, max_mem: 1G"
+        config.write_text(accounts(tmp_path / kind, for_a, for_b, jetstream=bounds))
+        server = ServerProcess(kind, "-a", "127.0.0.1", "-p", "-1", "-c", config)
+        assert server.wait() == 1
+        said[kind] = server.messages[-1]
+
+    assert said[PENSTOCK] == said[REFERENCE]
+
+
+def test_an_account_keeps_its_limits_when_a_reload_promises_it_too_much(tmp_path: Path) -> None:
+    bounds = "max_file: 1G, max_mem: 1G"
+    few = accounts(tmp_path, "{ max_file: 800M }", "{ max_file: 100M }", jetstream=bounds)
+    with server_process(settings=few) as server:
+        server.config_file.write_text(few.replace("100M", "300M"))
+        server.reload()
+
+        assert told(server, "b", "INFO")["limits"]["max_storage"] == 100_000_000
+        assert "insufficient storage resources available (10047)" in server.log
+
+
+def test_a_stream_whose_files_a_later_version_wrote_stays_offline_and_untouched(
+    tmp_path: Path,
+) -> None:
+    with start(tmp_path) as server, NatsClient(server.port) as client:
+        fill(client, "NEWER")
+        fill(client, "GOOD")
+    block = tmp_path / STREAMS / "NEWER" / "msgs" / "000001.blk"
+    image = bytearray(block.read_bytes())
+    image[8] = 99
+    image[120:128] = xxh64(bytes(image[:120])).to_bytes(8, "little")
+    block.write_bytes(image)
+
+    with start(tmp_path) as server, NatsClient(server.port) as client:
+        newer = asked(client, "STREAM.INFO.NEWER")
+        good = asked(client, "STREAM.INFO.GOOD")
+
+    assert newer["error"]["err_code"] == 10194
+    assert "version 99" in newer["error"]["description"]
+    assert good["state"]["messages"] == 3
+    assert block.read_bytes() == image

@@ -53,6 +53,25 @@ def test_a_source_there_is_filtered_and_marked(there: Side, tmp_path: Path) -> N
         assert first.headers.endswith(f" 4 o.1.* > o.1.3 {there.identity('O')}\r\n\r\n")
 
 
+def test_a_work_queue_there_is_emptied_through_the_consumer_that_is_named(
+    there: Side, tmp_path: Path
+) -> None:
+    there.make("W", subjects=["w"], retention="workqueue")
+    config = {"durable_name": "D", "deliver_subject": "to.d", "ack_policy": "flow_control"}
+    there.api("CONSUMER.CREATE.W.D", {"stream_name": "W", "config": config})
+    for number in range(2_000):
+        there.publish("w", b"%d" % number)
+    named = {"name": "D", "deliver_subject": "to.d"}
+    with _linked(tmp_path, there.url) as server, Side(server.port) as here:
+        here.make("S", sources=[{"name": "W", "external": EAST, "consumer": named}])
+        here.wait_for("S", 2_000)
+        there.put("w", b"2000")
+        here.wait_for("S", 2_001)
+        there.wait("W", lambda info: info["state"]["messages"] == 0)
+
+        assert [each.data for each in here.kept("S")] == [str(each) for each in range(2_001)]
+
+
 def test_a_stream_that_is_not_there_is_told(there: Side, tmp_path: Path) -> None:
     with _linked(tmp_path, there.url) as server, Side(server.port) as here:
         here.make("M", mirror={"name": "NONE", "external": EAST})

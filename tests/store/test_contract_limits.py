@@ -127,6 +127,34 @@ def test_with_discard_new_a_full_subject_still_replaces_its_oldest(house: StoreH
     assert [store.load_last(subject).payload for subject in (b"a.1", b"a.2")] == [b"3", b"2"]
 
 
+def test_with_discard_new_a_full_subject_makes_room_for_what_is_not_larger(
+    house: StoreHouse,
+) -> None:
+    limits = {"max_bytes": 100, "max_msgs_per_subject": 1, "discard": Discard.NEW}
+    store = house.open(**limits)
+    store.store(b"a.1", b"", b"x" * 20)
+    with pytest.raises(LimitReached):
+        store.store(b"a.2", b"", b"x" * 50)
+    with pytest.raises(LimitReached):
+        store.store(b"a.1", b"", b"x" * 60)
+    store.store(b"a.2", b"", b"y" * 5)
+    assert store.store(b"a.1", b"", b"z" * 20)[0] == 3
+    assert store.load_last(b"a.1").payload == b"z" * 20
+
+
+@pytest.mark.parametrize("limits", [{"max_msgs": 1}, {"max_bytes": 50}])
+def test_with_discard_new_lower_limits_cost_nothing_that_is_there(
+    house: StoreHouse, limits: dict[str, Any]
+) -> None:
+    store = house.open(discard=Discard.NEW)
+    for place in range(4):
+        store.store(b"a.%d" % place, b"", b"x")
+    store.update_config(StoreConfig(name="orders", discard=Discard.NEW, **limits))
+    assert store.state().messages == 4
+    with pytest.raises(LimitReached):
+        store.store(b"a.9", b"", b"x")
+
+
 def test_a_message_above_the_size_limit_is_refused_headers_counted(house: StoreHouse) -> None:
     store = house.open(max_msg_bytes=10)
     store.store(b"a.1" * 50, b"12345", b"12345")

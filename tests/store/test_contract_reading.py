@@ -42,6 +42,13 @@ def test_every_filter_finds_the_same_from_any_sequence_on(house: StoreHouse, seq
         assert_same_answers(store, model, patterns, seq)
 
 
+def test_a_store_tells_which_messages_it_has(house: StoreHouse) -> None:
+    store, model = house.open(), house.model()
+    fill(house, store, model)
+
+    assert [seq for seq in range(200) if store.has(seq)] == sorted(model.messages)
+
+
 def test_a_missing_message_is_not_found(house: StoreHouse) -> None:
     store = house.open()
     for missing in (0, 1, 2, 2**40):
@@ -80,6 +87,9 @@ def test_messages_are_found_by_time_also_where_times_go_back(house: StoreHouse) 
     for removed in (1, 2, 6, 9):
         assert store.remove(removed) == model.remove(removed)
     for time_ns in (0, 1, 10, 50, 51, 100, 101, 199, 200, 300, 301, 400, 401, 2**62):
+        assert_same_times(store, model, time_ns)
+    # The years 1 and 9999: a client may name them, and no record can have them.
+    for time_ns in (-62_135_596_800 * 10**9, 253_402_300_799 * 10**9):
         assert_same_times(store, model, time_ns)
     store = house.open_again(store)
     for time_ns in (1, 50, 101, 300, 400, 401):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 
 from penstock.store.committer import Batch, Committer
+from tests.store.idle_steps import IdleSteps
 
 PATIENCE_S = 20
 """Only a test that fails waits this long."""
 
 
-class Disk:
+class Disk(IdleSteps):
     """What a committer works for: numbered changes, and commits that wait at a gate each."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.lock = threading.Lock()
         self.changed = 0
         self.taken = 0
@@ -21,29 +23,25 @@ class Disk:
         self.made_by: list[threading.Thread] = []
         self.writing = threading.Semaphore(0)
         self.gates = [threading.Event() for _ in range(4)]
-        self.committer = Committer(
-            take=self._take,
-            write=self._write,
-            finish=self._finish,
-            mark=lambda _: None,
-            fail=lambda error: None,
-            after=lambda: None,
-        )
+        self.committer = Committer(self)
 
-    def _take(self) -> Batch | None:
+    def take(self) -> Batch | None:
+        """Take all changes."""
         with self.lock:
             if self.taken == self.changed:
                 return None
             self.taken = self.changed
             return Batch(self.taken, 0, self.taken, None)
 
-    def _write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> None:
+        """Wait at the gate."""
         gate = self.gates[len(self.made_by)]
         self.made_by.append(threading.current_thread())
         self.writing.release()
         assert gate.wait(PATIENCE_S)
 
-    def _finish(self, batch: Batch) -> None:
+    def finish(self, batch: Batch) -> None:
+        """All of them are durable."""
         self.durable = batch.last_seq
 
     def start_writer(self) -> threading.Thread:

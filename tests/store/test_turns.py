@@ -7,25 +7,25 @@ import threading
 
 from penstock.store.committer import Batch, Committer
 from penstock.store.ram_files import RamFileSystem
+from tests.store.idle_steps import IdleSteps
 
 
 def test_commits_stand_back_for_whoever_wants_none_of_them() -> None:
     order: list[str] = []
     is_writing, may_end = threading.Event(), threading.Event()
 
-    def write(batch: Batch) -> None:
-        order.append("commit")
-        is_writing.set()
-        may_end.wait()
+    class Steps(IdleSteps):
+        """There is always something to commit."""
 
-    committer = Committer(
-        take=lambda: Batch(1, 1, 1, None),
-        write=write,
-        finish=lambda _: None,
-        mark=lambda _: None,
-        fail=lambda _: None,
-        after=lambda: None,
-    )
+        def take(self) -> Batch | None:
+            return Batch(1, 1, 1, None)
+
+        def write(self, batch: Batch) -> None:
+            order.append("commit")
+            is_writing.set()
+            may_end.wait()
+
+    committer = Committer(Steps())
 
     def commit_on() -> None:
         for _ in range(5):
@@ -40,7 +40,7 @@ def test_commits_stand_back_for_whoever_wants_none_of_them() -> None:
     is_writing.wait()
     waiting = threading.Thread(target=wait_for_quiet)
     waiting.start()
-    while not committer._exclusive_claims:
+    while not committer.exclusive_claims:
         pass
     may_end.set()
     for thread in (busy, waiting):

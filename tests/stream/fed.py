@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.stream.source_marks import short_hash
-from penstock.testing.servers import WAIT_S, reference_server, server_process
+from penstock.testing.servers import WAIT_S, ServerProcess, reference_server, server_process
 from tests.support.nats_client import NatsClient
 
 SERVERS = (reference_server, server_process)
@@ -47,6 +47,12 @@ class Side(NatsClient):
     def change(self, name: str, **config: Any) -> dict[str, Any]:
         """Change a stream."""
         return self.api(f"STREAM.UPDATE.{name}", {"name": name} | config)
+
+    def origin(self, name: str, count: int = 6, **config: Any) -> None:
+        """Make a stream with messages that others can take: of two kinds, each with a number."""
+        self.make(name, subjects=[f"{name}.>"], **config)
+        for number in range(count):
+            self.put(f"{name}.{number % 2}.{number}", b"%d" % number)
 
     def put(self, subject: str, data: bytes = b"", **headers: str) -> dict[str, Any]:
         """Publish and wait for the acknowledgement; `_` in a header's name stands for `-`."""
@@ -115,6 +121,28 @@ class Side(NatsClient):
         for origin in origins:
             origin.pop("active", None)
         return [numbers, messages, origins]
+
+
+Story = Callable[[Side], list[str]]
+"""Tells it to one server, and gives the streams to be compared."""
+
+
+def check_alike(both: tuple[Side, Side], story: Story) -> None:
+    """Tell a story to both servers, and compare what came of it."""
+    theirs, ours = both
+    names = story(theirs)
+    assert story(ours) == names
+    for name in names:
+        assert ours.picture(name) == theirs.picture(name)
+
+
+def restarted(server: ServerProcess, folder: Path, *, is_killed: bool) -> ServerProcess:
+    """Have our server go and come again."""
+    if is_killed:
+        server.kill()
+    else:
+        server.stop()
+    return server_process(store_dir=folder)
 
 
 @contextmanager

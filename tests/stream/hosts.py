@@ -70,6 +70,7 @@ class StreamHouse:
         self.clock = clock or SystemClock()
         self.files = files or OsFileSystem()
         self.domain = domain
+        self.payload_bytes_max = 2**20
         self.policy = StoragePolicy()
         self.batch_room = BatchRoom()
         self.hub = Hub(1)
@@ -78,6 +79,7 @@ class StreamHouse:
         self.streams: dict[str, Stream] = {}
         self.advisories: list[tuple[str, Mapping[str, Any]]] = []
         self.log_lines: list[str] = []
+        self.full: list[str] = []
         self._answers: list[Answer] = []
         self.listen("_IN.>")
 
@@ -91,6 +93,9 @@ class StreamHouse:
     def advise(self, sublist: Sublist, subject: str, kind: str, fields: Mapping[str, Any]) -> None:
         assert sublist is self.sublist
         self.advisories.append((subject, dict(fields) | {"type": kind}))
+
+    def out_of_storage(self, stream: str) -> None:
+        self.full.append(stream)
 
     def listen(self, subject: str) -> None:
         """Gather what is published to a subject."""

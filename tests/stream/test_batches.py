@@ -172,7 +172,7 @@ def test_a_batch_whose_end_was_deleted_is_whole(tmp_path: Path) -> None:
         stream = house.create(name="S", subjects=["s.>"], allow_atomic=True)
         member(house, "b", 1)
         member(house, "b", 2, commit=True)
-        stream.remove_message(2, erase=False)
+        stream.store.remove(2)
         stream = house.reopen(stream)
 
         assert stream.store.state().messages == 1

@@ -16,6 +16,22 @@ from penstock.testing.filesystem import MemoryFileSystem
 PATH = "/store/streams/S"
 
 
+class WatchedFiles(MemoryFileSystem):
+    """A disk that keeps what some power cuts would leave after each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.survivors: list[MemoryFileSystem] = []
+
+    def check_power(self, path: str) -> None:
+        super().check_power(path)
+        self.survivors += [self.survivor(Random(seed)) for seed in range(8)]
+
+    def sync_dir(self, path: str) -> None:
+        super().sync_dir(path)
+        self.survivors.append(self.survivor(Random(0)))
+
+
 def folder_in(files: FileSystem) -> StreamFolder:
     return StreamFolder(files, PATH, lambda: "unique")
 
@@ -68,6 +84,40 @@ def test_a_stream_that_was_written_is_found() -> None:
     for each in written + survivors(folder):
         assert not each.finish_removal()
         assert each.read().created == Instant(7)
+
+
+def test_a_new_stream_is_found_as_a_whole_or_not_at_all() -> None:
+    files = WatchedFiles()
+    files.make_dirs("/store/streams")
+    files.sync_dir("/")
+    files.sync_dir("/store")
+    files.survivors.clear()
+    folder_in(files).establish(StreamConfig(name="S"), Instant(7))
+    *cut_short, whole = files.survivors
+
+    seen = set()
+    for place in cut_short:
+        for name in place.list_names("/store/streams"):
+            seen.add(name)
+            found = StreamFolder(place, f"/store/streams/{name}", lambda: "unique")
+            assert found.finish_removal() == name.endswith(".tmp")
+    assert seen == {"S", "S.unique.tmp"}
+    assert whole.list_names("/store/streams") == ["S"]
+    for place in [each for each in files.survivors if each.is_dir(PATH)]:
+        assert folder_in(place).read().created == Instant(7)
+        assert place.is_dir(f"{PATH}/msgs")
+
+
+def test_what_could_not_be_made_leaves_nothing_and_touches_nothing() -> None:
+    folder = prepared()
+    make_store(folder)
+    before = folder.files.list_names(PATH)
+
+    with pytest.raises(OSError, match="not empty"):
+        folder.establish(StreamConfig(name="S"), Instant(7))
+
+    assert folder.files.list_names("/store/streams") == ["S"]
+    assert folder.files.list_names(PATH) == before
 
 
 def test_a_stream_without_its_document_is_kept() -> None:

@@ -33,6 +33,28 @@ def test_an_id_is_known_within_the_window_and_no_longer(steps: list[tuple[int, b
             seen.append((message_id, seq, now_ns))
 
 
+def prune_all(ids: MessageIds, now_ns: int) -> int:
+    turns = 1
+    while ids.prune(now_ns):
+        turns += 1
+    return turns
+
+
+def test_a_whole_window_is_not_cleared_at_once() -> None:
+    ids = MessageIds()
+    ids.window_ns = WINDOW_NS
+    for number in range(10_000):
+        ids.remember(b"%d" % number, number + 1, 0)
+
+    assert ids.find(b"9999", WINDOW_NS) == 0
+    assert len(ids) > 9_000
+    ids.remember(b"9999", 10_001, WINDOW_NS)
+    assert ids.find(b"9999", WINDOW_NS) == 10_001
+    assert prune_all(ids, WINDOW_NS) > 2
+    assert len(ids) == 1
+    assert ids.find(b"9999", WINDOW_NS) == 10_001
+
+
 def test_many_ids_come_and_go() -> None:
     ids = MessageIds()
     ids.window_ns = 1000
@@ -41,8 +63,9 @@ def test_many_ids_come_and_go() -> None:
 
     assert ids.find(b"9500", 9999) == 9501
     assert ids.find(b"8000", 9999) == 0
+    prune_all(ids, 9999)
     assert len(ids) == 1000
-    ids.prune(20_000)
+    prune_all(ids, 20_000)
     assert len(ids) == 0
     ids.remember(b"again", 1, 20_000)
     assert ids.find(b"again", 20_001) == 1

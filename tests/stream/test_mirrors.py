@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.testing.servers import ServerProcess, server_process
-from tests.stream.fed import Side, sides
+from penstock.testing.servers import server_process
+from tests.stream.fed import Side, Story, check_alike, restarted
 
 pytestmark = pytest.mark.oracle
-
-Story = Callable[[Side], list[str]]
-"""Tells it to one server, and gives the streams to be compared."""
-
-
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    with sides(tmp_path_factory.mktemp("mirrors")) as pair:
-        yield pair
-
-
-def _origin(side: Side, name: str, count: int = 6, **config: Any) -> None:
-    side.make(name, subjects=[f"{name}.>"], **config)
-    for number in range(count):
-        side.put(f"{name}.{number % 2}.{number}", b"%d" % number)
 
 
 def _mirror(side: Side, name: str, origin: str, **mirror: Any) -> str:
@@ -35,7 +19,7 @@ def _mirror(side: Side, name: str, origin: str, **mirror: Any) -> str:
 
 
 def with_gaps(side: Side) -> list[str]:
-    _origin(side, "G")
+    side.origin("G")
     side.drop("G", 2, 3, 6)
     _mirror(side, "GM", "G")
     side.wait_for("GM", 5)
@@ -46,7 +30,7 @@ def with_gaps(side: Side) -> list[str]:
 
 
 def removals_of_the_origin_stay(side: Side) -> list[str]:
-    _origin(side, "R")
+    side.origin("R")
     _mirror(side, "RM", "R")
     side.wait_for("RM", 6)
     side.drop("R", 1, 4)
@@ -57,7 +41,7 @@ def removals_of_the_origin_stay(side: Side) -> list[str]:
 
 
 def filtered(side: Side) -> list[str]:
-    _origin(side, "F", 9)
+    side.origin("F", 9)
     _mirror(side, "FM", "F", filter_subject="F.1.*")
     side.wait_for("FM", 8)
     side.put("F.0.x")
@@ -67,7 +51,7 @@ def filtered(side: Side) -> list[str]:
 
 
 def renamed(side: Side) -> list[str]:
-    _origin(side, "T", 5)
+    side.origin("T", 5)
     transforms = [{"src": "T.0.*", "dest": "even.$1"}, {"src": "T.1.*", "dest": ""}]
     _mirror(side, "TM", "T", subject_transforms=transforms)
     side.wait_for("TM", 5)
@@ -75,7 +59,7 @@ def renamed(side: Side) -> list[str]:
 
 
 def from_a_sequence(side: Side) -> list[str]:
-    _origin(side, "Q")
+    side.origin("Q")
     _mirror(side, "QM", "Q", opt_start_seq=4)
     _mirror(side, "QN", "Q", opt_start_seq=40)
     side.wait_for("QM", 6)
@@ -84,7 +68,7 @@ def from_a_sequence(side: Side) -> list[str]:
 
 
 def from_a_time(side: Side) -> list[str]:
-    _origin(side, "W")
+    side.origin("W")
     fourth = side.kept("W")[3].time
     _mirror(side, "WM", "W", opt_start_time=fourth)
     side.wait_for("WM", 6)
@@ -92,7 +76,7 @@ def from_a_time(side: Side) -> list[str]:
 
 
 def purged_itself(side: Side) -> list[str]:
-    _origin(side, "H", 5)
+    side.origin("H", 5)
     _mirror(side, "HM", "H")
     side.wait_for("HM", 5)
     side.api("STREAM.PURGE.HM", {"seq": 4})
@@ -105,7 +89,7 @@ def purged_itself(side: Side) -> list[str]:
 
 
 def of_an_emptied_stream(side: Side) -> list[str]:
-    _origin(side, "E", 3)
+    side.origin("E", 3)
     side.api("STREAM.PURGE.E")
     _mirror(side, "EM", "E")
     side.wait_for("EM", 3)
@@ -115,7 +99,7 @@ def of_an_emptied_stream(side: Side) -> list[str]:
 
 
 def within_its_own_limits(side: Side) -> list[str]:
-    _origin(side, "L", 0)
+    side.origin("L", 0)
     for number in range(9):
         side.put(f"L.{number % 3}", b"%d" % number)
     side.make("LM", mirror={"name": "L"}, max_msgs_per_subject=1)
@@ -126,7 +110,7 @@ def within_its_own_limits(side: Side) -> list[str]:
 
 
 def without_expectations(side: Side) -> list[str]:
-    _origin(side, "X", 1)
+    side.origin("X", 1)
     side.put("X.a", b"1", Nats_Expected_Stream="X", Nats_Expected_Last_Sequence="1", A="b")
     side.put("X.a", b"2", Nats_Expected_Last_Subject_Sequence="2", Nats_Msg_Id="m")
     side.put("X.a", b"3", Nats_Expected_Last_Msg_Id="m")
@@ -136,7 +120,7 @@ def without_expectations(side: Side) -> list[str]:
 
 
 def with_the_same_id_twice(side: Side) -> list[str]:
-    _origin(side, "D", 0, duplicate_window=100_000_000)
+    side.origin("D", 0, duplicate_window=100_000_000)
     ids = [side.put("D.a", b"1", Nats_Msg_Id="same")["seq"]]
     while ids[-1] < 2:
         # The window is short, and ends some time.
@@ -147,7 +131,7 @@ def with_the_same_id_twice(side: Side) -> list[str]:
 
 
 def rolled_up(side: Side) -> list[str]:
-    _origin(side, "U", 5, allow_rollup_hdrs=True)
+    side.origin("U", 5, allow_rollup_hdrs=True)
     side.make("UM", mirror={"name": "U"}, allow_rollup_hdrs=True)
     side.make("UN", mirror={"name": "U"})
     side.wait_for("UM", 5)
@@ -161,7 +145,7 @@ def rolled_up(side: Side) -> list[str]:
 
 
 def of_a_mirror(side: Side) -> list[str]:
-    _origin(side, "C", 4)
+    side.origin("C", 4)
     _mirror(side, "CM", "C")
     _mirror(side, "CN", "CM")
     side.wait_for("CN", 4)
@@ -169,7 +153,7 @@ def of_a_mirror(side: Side) -> list[str]:
 
 
 def promoted(side: Side) -> list[str]:
-    _origin(side, "P", 3)
+    side.origin("P", 3)
     _mirror(side, "PM", "P")
     side.wait_for("PM", 3)
     assert "mirror" not in side.change("PM", subjects=["own"])
@@ -179,7 +163,7 @@ def promoted(side: Side) -> list[str]:
 
 
 def in_memory(side: Side) -> list[str]:
-    _origin(side, "M", 4)
+    side.origin("M", 4)
     side.make("MM", mirror={"name": "M"}, storage="memory")
     side.wait_for("MM", 4)
     return ["MM"]
@@ -208,16 +192,12 @@ STORIES: tuple[Story, ...] = (
 def test_a_mirror_is_what_the_reference_server_makes_of_it(
     both: tuple[Side, Side], story: Story
 ) -> None:
-    theirs, ours = both
-    names = story(theirs)
-    assert story(ours) == names
-    for name in names:
-        assert ours.picture(name) == theirs.picture(name)
+    check_alike(both, story)
 
 
 def test_a_mirror_keeps_the_times_of_its_origin(both: tuple[Side, Side]) -> None:
     _, ours = both
-    _origin(ours, "Y")
+    ours.origin("Y")
     _mirror(ours, "YM", "Y")
     ours.wait_for("YM", 6)
     assert ours.kept("YM") == ours.kept("Y")
@@ -225,7 +205,7 @@ def test_a_mirror_keeps_the_times_of_its_origin(both: tuple[Side, Side]) -> None
 
 def test_a_mirror_answers_for_its_origin_when_it_has_caught_up(both: tuple[Side, Side]) -> None:
     _, ours = both
-    _origin(ours, "B", 4, allow_direct=True)
+    ours.origin("B", 4, allow_direct=True)
     ours.make("BM", mirror={"name": "B"}, max_msgs=2, discard="new")
     ours.wait("BM", lambda info: "error" in info["mirror"])
     asked = "$JS.API.DIRECT.GET.B.B.1.3"
@@ -244,7 +224,7 @@ def _answering(side: Side, subject: str) -> bytes:
 
 def test_a_mirror_that_was_purged_beyond_its_end_goes_on_there(both: tuple[Side, Side]) -> None:
     _, ours = both
-    _origin(ours, "J", 2)
+    ours.origin("J", 2)
     _mirror(ours, "JM", "J")
     ours.wait_for("JM", 2)
     ours.api("STREAM.PURGE.JM", {"seq": 5})
@@ -258,20 +238,20 @@ def test_a_mirror_waits_for_an_origin_that_is_not_there_yet(both: tuple[Side, Si
     _, ours = both
     info = ours.make("VM", mirror={"name": "V"})
     assert info["mirror"]["error"]["err_code"] == 10059
-    _origin(ours, "V")
+    ours.origin("V")
     info = ours.wait_for("VM", 6)
     assert "error" not in info["mirror"]
 
 
 def test_a_mirror_keeps_what_it_has_when_its_origin_is_made_again(both: tuple[Side, Side]) -> None:
     _, ours = both
-    _origin(ours, "A", 3)
+    ours.origin("A", 3)
     _mirror(ours, "AM", "A")
     ours.wait_for("AM", 3)
     before = ours.kept("AM")
     ours.api("STREAM.DELETE.A")
     assert ours.info("AM")["mirror"]["error"]["err_code"] == 10059
-    _origin(ours, "A", 5)
+    ours.origin("A", 5)
     ours.wait_for("AM", 5)
     assert ours.kept("AM") == before + ours.kept("A")[3:]
 
@@ -280,7 +260,7 @@ def test_a_full_mirror_that_refuses_says_so_and_goes_on_when_there_is_room(
     both: tuple[Side, Side],
 ) -> None:
     _, ours = both
-    _origin(ours, "Z", 4)
+    ours.origin("Z", 4)
     ours.make("ZM", mirror={"name": "Z"}, max_msgs=2, discard="new")
     info = ours.wait("ZM", lambda info: "error" in info["mirror"])
     assert (info["state"]["last_seq"], info["mirror"]["lag"]) == (2, 2)
@@ -289,22 +269,14 @@ def test_a_full_mirror_that_refuses_says_so_and_goes_on_when_there_is_room(
     assert "error" not in info["mirror"]
 
 
-def _restarted(server: ServerProcess, folder: Path, *, is_killed: bool) -> ServerProcess:
-    if is_killed:
-        server.kill()
-    else:
-        server.stop()
-    return server_process(store_dir=folder)
-
-
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
 def test_a_mirror_goes_on_after_a_restart(tmp_path: Path, is_killed: bool) -> None:
     server = server_process(store_dir=tmp_path)
     with Side(server.port) as side:
-        _origin(side, "O", 4)
+        side.origin("O", 4)
         _mirror(side, "OM", "O")
         side.wait_for("OM", 4)
-    server = _restarted(server, tmp_path, is_killed=is_killed)
+    server = restarted(server, tmp_path, is_killed=is_killed)
     with server, Side(server.port) as side:
         side.put("O.more")
         side.wait_for("OM", 5)

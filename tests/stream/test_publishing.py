@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
+from penstock.errors import StoreError
 from penstock.stream.headers import value_of
 from penstock.subjects import SubjectFilter
 from penstock.testing.clock import FakeClock
+from penstock.testing.faults import FaultPlan, FaultyFileSystem, Operation
+from penstock.testing.filesystem import MemoryFileSystem
 from tests.stream.hosts import Answer, StreamHouse
 from tests.stream.published import block, our_messages, our_numbers, outcome_of
 from tests.stream.publishing_fuzz import random_case
@@ -358,3 +362,17 @@ def test_a_restart_changes_nothing(tmp_path: Path, seed: int) -> None:
 
         assert our_messages(stream) == before.stored
         assert our_numbers(stream) == before.state
+
+
+def test_a_full_disk_is_told_of() -> None:
+    files = FaultyFileSystem(MemoryFileSystem())
+    with StreamHouse(Path("/"), FakeClock(), files=files) as house:
+        house.create(name="S", subjects=["s.>"])
+        files.plan = FaultPlan(1, {Operation.WRITE}, error=errno.ENOSPC, forever=True)
+        house.publish("s.a", b"x", reply="_IN.1")
+        with pytest.raises((StoreError, OSError)):
+            house.settle()
+        files.plan = None
+        house.publish("s.a", b"x", reply="_IN.2")
+
+        assert house.full == ["S"]

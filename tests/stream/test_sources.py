@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,28 +13,13 @@ from penstock.stream import source_positions
 from penstock.stream.config import ExternalStream, StreamSource, SubjectTransformConfig
 from penstock.stream.source_marks import name_of, read_mark
 from penstock.testing.servers import server_process, start_server
-from tests.stream.fed import Side, sides
+from tests.stream.fed import Side, Story, check_alike, restarted
 
 pytestmark = pytest.mark.oracle
 
-Story = Callable[[Side], list[str]]
-"""Tells it to one server, and gives the streams to be compared."""
-
-
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    with sides(tmp_path_factory.mktemp("sources")) as pair:
-        yield pair
-
-
-def _origin(side: Side, name: str, count: int = 6, **config: Any) -> None:
-    side.make(name, subjects=[f"{name}.>"], **config)
-    for number in range(count):
-        side.put(f"{name}.{number % 2}.{number}", b"%d" % number)
-
 
 def everything(side: Side) -> list[str]:
-    _origin(side, "A")
+    side.origin("A")
     side.drop("A", 2, 6)
     side.make("AS", sources=[{"name": "A"}])
     side.wait_for("AS", 4)
@@ -46,25 +29,25 @@ def everything(side: Side) -> list[str]:
 
 
 def two_origins_and_its_own(side: Side) -> list[str]:
-    _origin(side, "B", 3)
+    side.origin("B", 3)
     side.make("BS", subjects=["own"], sources=[{"name": "B"}])
     side.wait_for("BS", 3)
     side.put("own", b"mine")
-    _origin(side, "C", 2)
+    side.origin("C", 2)
     side.change("BS", subjects=["own"], sources=[{"name": "B"}, {"name": "C"}])
     side.wait_for("BS", 6)
     return ["BS"]
 
 
 def filtered(side: Side) -> list[str]:
-    _origin(side, "F")
+    side.origin("F")
     side.make("FS", sources=[{"name": "F", "filter_subject": "F.1.*"}])
     side.wait_for("FS", 3)
     return ["FS"]
 
 
 def renamed(side: Side) -> list[str]:
-    _origin(side, "T")
+    side.origin("T")
     one = {"name": "T", "subject_transforms": [{"src": "T.0.*", "dest": "even.$1"}]}
     two = [{"src": "T.*.3", "dest": "{{partition(3,1)}}.x"}, {"src": "T.*.5", "dest": ""}]
     side.make("TS", sources=[one])
@@ -75,7 +58,7 @@ def renamed(side: Side) -> list[str]:
 
 
 def renamed_again_by_the_stream(side: Side) -> list[str]:
-    _origin(side, "N", 2)
+    side.origin("N", 2)
     transform = {"src": "N.*.*", "dest": "new.$2.$1"}
     side.make("NS", sources=[{"name": "N"}], subject_transform=transform)
     side.wait_for("NS", 2)
@@ -83,14 +66,14 @@ def renamed_again_by_the_stream(side: Side) -> list[str]:
 
 
 def from_a_sequence(side: Side) -> list[str]:
-    _origin(side, "Q")
+    side.origin("Q")
     side.make("QS", sources=[{"name": "Q", "opt_start_seq": 5}])
     side.wait_for("QS", 2)
     return ["QS"]
 
 
 def from_a_time(side: Side) -> list[str]:
-    _origin(side, "W")
+    side.origin("W")
     fourth = side.kept("W")[3].time
     side.make("WS", sources=[{"name": "W", "opt_start_time": fourth}])
     side.wait_for("WS", 3)
@@ -98,7 +81,7 @@ def from_a_time(side: Side) -> list[str]:
 
 
 def of_a_stream_with_sources(side: Side) -> list[str]:
-    _origin(side, "H", 3)
+    side.origin("H", 3)
     side.make("HS", sources=[{"name": "H"}])
     side.make("HT", sources=[{"name": "HS"}])
     side.wait_for("HT", 3)
@@ -106,7 +89,7 @@ def of_a_stream_with_sources(side: Side) -> list[str]:
 
 
 def without_expectations(side: Side) -> list[str]:
-    _origin(side, "X", 1)
+    side.origin("X", 1)
     side.put("X.a", b"1", Nats_Expected_Stream="X", Nats_Expected_Last_Sequence="1", A="b")
     side.put("X.a", b"2", Nats_Expected_Last_Subject_Sequence="2", Nats_Msg_Id="m")
     side.make("XS", sources=[{"name": "X"}])
@@ -116,7 +99,7 @@ def without_expectations(side: Side) -> list[str]:
 
 def an_id_that_is_there_already(side: Side) -> list[str]:
     window = {"duplicate_window": 60_000_000_000}
-    _origin(side, "D", 1)
+    side.origin("D", 1)
     side.put("D.a", b"1", Nats_Msg_Id="one")
     side.put("D.a", b"2", Nats_Msg_Id="two")
     side.make("DS", subjects=["ds"], **window)
@@ -127,7 +110,7 @@ def an_id_that_is_there_already(side: Side) -> list[str]:
 
 
 def taken_from_a_work_queue(side: Side) -> list[str]:
-    _origin(side, "K", 4, retention="workqueue")
+    side.origin("K", 4, retention="workqueue")
     side.make("KS", sources=[{"name": "K"}])
     side.wait_for("KS", 4)
     side.wait("K", lambda info: info["state"]["messages"] == 0)
@@ -135,7 +118,7 @@ def taken_from_a_work_queue(side: Side) -> list[str]:
 
 
 def of_what_is_kept_for_interest(side: Side) -> list[str]:
-    _origin(side, "O", 2, retention="interest")
+    side.origin("O", 2, retention="interest")
     side.make("OS", sources=[{"name": "O", "filter_subject": "O.1.*"}])
     side.wait("OS", lambda info: info["sources"][0]["active"] >= 0)
     side.put("O.1.a", b"wanted")
@@ -163,7 +146,7 @@ def counters(side: Side) -> list[str]:
 
 
 def within_its_own_limits(side: Side) -> list[str]:
-    _origin(side, "L", 0)
+    side.origin("L", 0)
     for number in range(9):
         side.put(f"L.{number % 3}", b"%d" % number)
     side.make("LS", sources=[{"name": "L"}], max_msgs_per_subject=1)
@@ -174,7 +157,7 @@ def within_its_own_limits(side: Side) -> list[str]:
 
 
 def taken_out_and_put_back(side: Side) -> list[str]:
-    _origin(side, "P", 3)
+    side.origin("P", 3)
     side.make("PS", subjects=["p"], sources=[{"name": "P"}])
     side.wait_for("PS", 3)
     side.change("PS", subjects=["p"])
@@ -186,7 +169,7 @@ def taken_out_and_put_back(side: Side) -> list[str]:
 
 
 def emptied(side: Side) -> list[str]:
-    _origin(side, "E", 3)
+    side.origin("E", 3)
     side.make("ES", sources=[{"name": "E"}])
     side.wait_for("ES", 3)
     side.api("STREAM.PURGE.ES")
@@ -196,7 +179,7 @@ def emptied(side: Side) -> list[str]:
 
 
 def in_memory(side: Side) -> list[str]:
-    _origin(side, "M", 4, storage="memory")
+    side.origin("M", 4, storage="memory")
     side.make("MS", sources=[{"name": "M"}], storage="memory")
     side.wait_for("MS", 4)
     return ["MS"]
@@ -227,16 +210,12 @@ STORIES: tuple[Story, ...] = (
 def test_a_stream_with_sources_is_what_the_reference_server_makes_of_it(
     both: tuple[Side, Side], story: Story
 ) -> None:
-    theirs, ours = both
-    names = story(theirs)
-    assert story(ours) == names
-    for name in names:
-        assert ours.picture(name) == theirs.picture(name)
+    check_alike(both, story)
 
 
 def test_a_mark_names_the_very_stream_it_came_from(both: tuple[Side, Side]) -> None:
     for side in both:
-        _origin(side, "Y", 1)
+        side.origin("Y", 1)
         side.make("YS", sources=[{"name": "Y"}])
         side.wait_for("YS", 1)
         (kept,) = side.kept("YS")
@@ -245,7 +224,7 @@ def test_a_mark_names_the_very_stream_it_came_from(both: tuple[Side, Side]) -> N
 
 def test_what_is_kept_for_interest_goes_when_it_has_been_taken(both: tuple[Side, Side]) -> None:
     _, ours = both
-    _origin(ours, "V", 0, retention="interest")
+    ours.origin("V", 0, retention="interest")
     ours.make("VS", sources=[{"name": "V"}])
     ours.make("VM", mirror={"name": "V"})
     for number in range(20):
@@ -258,13 +237,13 @@ def test_what_is_kept_for_interest_goes_when_it_has_been_taken(both: tuple[Side,
 
 def test_an_origin_that_was_made_again_is_taken_from_its_start(both: tuple[Side, Side]) -> None:
     _, ours = both
-    _origin(ours, "G", 3)
+    ours.origin("G", 3)
     ours.make("GS", sources=[{"name": "G"}])
     ours.wait_for("GS", 3)
     ours.api("STREAM.DELETE.G")
     (source,) = ours.info("GS")["sources"]
     assert source["error"]["err_code"] == 10059
-    _origin(ours, "G", 2)
+    ours.origin("G", 2)
     ours.wait_for("GS", 5)
     assert [each.data for each in ours.kept("GS")] == ["0", "1", "2", "0", "1"]
 
@@ -273,7 +252,7 @@ def test_a_stream_without_room_says_so_and_goes_on_when_there_is_some(
     both: tuple[Side, Side],
 ) -> None:
     _, ours = both
-    _origin(ours, "Z", 4)
+    ours.origin("Z", 4)
     ours.make("ZS", sources=[{"name": "Z"}], max_msgs=3, discard="new")
     info = ours.wait("ZS", lambda info: "error" in info["sources"][0])
     assert (info["state"]["last_seq"], info["sources"][0]["lag"]) == (3, 1)
@@ -286,13 +265,13 @@ def test_a_stream_without_room_says_so_and_goes_on_when_there_is_some(
 def test_sources_go_on_after_a_restart(tmp_path: Path, is_killed: bool) -> None:
     server = server_process(store_dir=tmp_path)
     with Side(server.port) as side:
-        _origin(side, "A", 4)
-        _origin(side, "B", 3)
+        side.origin("A", 4)
+        side.origin("B", 3)
         side.make("S", subjects=["own"], sources=[{"name": "A"}, {"name": "B"}])
         side.wait_for("S", 7)
         side.put("own")
-    (server.kill if is_killed else server.stop)()
-    with server_process(store_dir=tmp_path) as server, Side(server.port) as side:
+    server = restarted(server, tmp_path, is_killed=is_killed)
+    with server, Side(server.port) as side:
         assert [source["seq"] for source in side.info("S")["sources"]] == [4, 3]
         side.put("A.more", b"a")
         side.wait_for("S", 9)
@@ -303,7 +282,7 @@ def test_sources_go_on_after_a_restart(tmp_path: Path, is_killed: bool) -> None:
 
 def test_what_is_kept_for_a_mirror_alone_is_still_there_after_a_restart(tmp_path: Path) -> None:
     with server_process(store_dir=tmp_path) as server, Side(server.port) as side:
-        _origin(side, "A", 0, retention="interest")
+        side.origin("A", 0, retention="interest")
         config = {"durable_name": "C", "ack_policy": "explicit", "filter_subject": "A.other"}
         side.api("CONSUMER.DURABLE.CREATE.A.C", {"stream_name": "A", "config": config})
         side.make("M", mirror={"name": "A"}, max_msgs=1, discard="new")
@@ -318,7 +297,7 @@ def test_what_is_kept_for_a_mirror_alone_is_still_there_after_a_restart(tmp_path
 
 def test_an_emptied_stream_knows_after_a_restart_how_far_it_had_come(tmp_path: Path) -> None:
     with server_process(store_dir=tmp_path) as server, Side(server.port) as side:
-        _origin(side, "A", 4)
+        side.origin("A", 4)
         side.make("S", sources=[{"name": "A", "opt_start_seq": 2}])
         side.wait_for("S", 3)
         side.api("STREAM.PURGE.S")
@@ -334,7 +313,7 @@ def test_positions_are_written_down_while_the_server_runs(
     monkeypatch.setattr(source_positions, "SOURCE_POSITIONS_INTERVAL_S", 0.0)
     settings = f'jetstream {{ store_dir: "{tmp_path}" }}'
     with start_server(settings=settings) as server, Side(server.port) as side:
-        _origin(side, "A", 4)
+        side.origin("A", 4)
         side.make("S", sources=[{"name": "A"}])
 
         def is_written(_: object) -> bool:
@@ -346,7 +325,7 @@ def test_positions_are_written_down_while_the_server_runs(
 
 def test_a_damaged_document_of_positions_costs_nothing_that_marks_tell(tmp_path: Path) -> None:
     with server_process(store_dir=tmp_path) as server, Side(server.port) as side:
-        _origin(side, "A", 4)
+        side.origin("A", 4)
         side.make("S", sources=[{"name": "A"}])
         side.wait_for("S", 4)
     (document,) = tmp_path.rglob("sources.json")

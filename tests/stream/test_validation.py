@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from penstock import error_codes
 from penstock.errors import ApiError
-from penstock.limits import SUBJECT_PAIRS_MAX
+from penstock.limits import STREAM_SOURCES_MAX, STREAM_SUBJECTS_MAX, SUBJECT_PAIRS_MAX
 from penstock.stream.allowances import AccountLimits, ServerLimits
 from penstock.stream.config import (
     ExternalStream,
@@ -102,3 +102,15 @@ def test_streams_that_take_from_each_other_by_many_ways_are_walked_once_each() -
     config = checked(StreamConfig(name="S", sources=(StreamSource("0-0"),)), *layers)
 
     assert config.sources == (StreamSource("0-0"),)
+
+
+def test_more_subjects_or_sources_than_can_be_served_are_refused() -> None:
+    subjects = tuple(f"s.{place}" for place in range(STREAM_SUBJECTS_MAX + 1))
+    sources = tuple(StreamSource(f"S{place}") for place in range(STREAM_SOURCES_MAX + 1))
+
+    assert len(checked(StreamConfig(name="S", subjects=subjects[1:])).subjects) == len(subjects) - 1
+    assert len(checked(StreamConfig(name="S", sources=sources[1:])).sources) == len(sources) - 1
+    with pytest.raises(ApiError, match="too many subjects to compare"):
+        checked(StreamConfig(name="S", subjects=subjects))
+    with pytest.raises(ApiError, match="too many sources"):
+        checked(StreamConfig(name="S", sources=sources))

@@ -8,6 +8,7 @@ Called by the dispatch, on the event loop's thread.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ from penstock.api.responses import (
     Done,
 )
 from penstock.api.streams import check_empty
-from penstock.consumer.config import CreateConsumerRequest
+from penstock.consumer.config import ConsumerConfig, CreateConsumerRequest
 from penstock.consumer.consumer import Consumer
 from penstock.consumer.creation import (
     Address,
@@ -75,29 +76,39 @@ def _answered(call: Call, consumer: Consumer) -> ConsumerInfo:
 # Making and changing
 
 
-def create(call: Call) -> dict[str, Any]:
+async def create(call: Call) -> dict[str, Any]:
     """Make a consumer whose name is in the body or made up, or change one."""
-    return _create(call, Address(Form.UNNAMED, *call.names))
+    return await _create(call, Address(Form.UNNAMED, *call.names))
 
 
-def create_named(call: Call) -> dict[str, Any]:
+async def create_named(call: Call) -> dict[str, Any]:
     """Make or change a consumer whose name, and perhaps its filter, is in the subject."""
-    return _create(call, Address(Form.NAMED, *call.names))
+    return await _create(call, Address(Form.NAMED, *call.names))
 
 
-def create_durable(call: Call) -> dict[str, Any]:
+async def create_durable(call: Call) -> dict[str, Any]:
     """Make or change a durable consumer."""
-    return _create(call, Address(Form.DURABLE, *call.names))
+    return await _create(call, Address(Form.DURABLE, *call.names))
 
 
-def _create(call: Call, address: Address) -> dict[str, Any]:
+async def _create(call: Call, address: Address) -> dict[str, Any]:
     request = call.read(CreateConsumerRequest)
-    server = call.service.limits
-    config = addressed_config(request, address, is_clustered=server.is_clustered)
-    consumers = _consumers(call)
-    identity = identity_of(consumers.stream.created)
+    is_clustered = call.service.limits.is_clustered
+    config = addressed_config(request, address, is_clustered=is_clustered)
+    async with call.account.turn(address.stream):
+        consumer = await _create_in_turn(call, request, config)
     if config.is_internal:
-        _check_identity(call, identity)
+        call.answer_headers[IDENTITY_HEADER] = identity_of(consumer.stream.created)
+    return document_of(_answered(call, consumer))
+
+
+async def _create_in_turn(
+    call: Call, request: CreateConsumerRequest, config: ConsumerConfig
+) -> Consumer:
+    consumers = _consumers(call)
+    server = call.service.limits
+    if config.is_internal:
+        _check_identity(call, identity_of(consumers.stream.created))
     # One that is offline is neither there nor may be made anew.
     consumers.find(config.name)
     around = Surroundings(
@@ -109,17 +120,38 @@ def _create(call: Call, address: Address) -> dict[str, Any]:
         new_name=lambda: short_hash(call.service.unique_id()),
     )
     checked = checked_creation(config, around, action=request.action, pedantic=request.pedantic)
-    change = consumers.create if checked.is_new else consumers.update
     try:
-        consumer = change(checked.name, checked.config)
+        if not checked.is_new:
+            consumer = consumers.consumers[checked.name]
+            await _change(consumers, consumer, checked.config)
+            return consumer
+        consumer = consumers.prepare(checked.name, checked.config)
+        await _keep(consumer, checked.config)
     except (StoreError, OSError) as error:
-        which = f"'{call.account.name} > {address.stream} > {checked.name}'"
+        which = f"'{call.account.name} > {call.names[0]} > {checked.name}'"
         call.service.log("WRN", f"Consumer create failed for {which}: {error}")
         reason = "error creating store for consumer"
         raise ApiError(error_codes.CONSUMER_CREATE, err=reason) from error
-    if config.is_internal:
-        call.answer_headers[IDENTITY_HEADER] = identity
-    return document_of(_answered(call, consumer))
+    return consumers.take_in(consumer)
+
+
+async def _keep(consumer: Consumer, config: ConsumerConfig) -> None:
+    """Keep a configuration while others are served; raises OSError, and ApiError at the end."""
+    if consumer.folder is not None:
+        await asyncio.get_running_loop().run_in_executor(None, consumer.keep, config)
+    if consumer.stream.is_stopped:
+        raise ApiError(error_codes.STREAM_NOT_FOUND)
+
+
+async def _change(consumers: StreamConsumers, consumer: Consumer, config: ConsumerConfig) -> None:
+    """Have a consumer go over to another configuration; raises as `_keep` does."""
+    await _keep(consumer, config)
+    if consumer.is_closed:
+        # Nobody used it for so long that it went meanwhile.
+        if consumer.folder is not None:
+            consumer.folder.remove()
+        raise ApiError(error_codes.CONSUMER_NOT_FOUND)
+    consumers.change(consumer, config)
 
 
 def _check_identity(call: Call, identity: str) -> None:
@@ -134,19 +166,21 @@ def _has_interest(call: Call, subject: str) -> bool:
     return bool(found.plain or found.queues)
 
 
-def delete(call: Call) -> dict[str, Any]:
+async def delete(call: Call) -> dict[str, Any]:
     """Remove a consumer."""
     check_empty(call)
-    _consumers(call).delete(_found(call).name)
+    async with call.account.turn(call.names[0]):
+        _consumers(call).delete(_found(call).name)
     return document_of(Done(success=True))
 
 
-def pause(call: Call) -> dict[str, Any]:
+async def pause(call: Call) -> dict[str, Any]:
     """Have a consumer deliver nothing until a time, or go on."""
     until = Instant(call.read_if_any(JSApiConsumerPauseRequest).pause_until.time_ns)
-    consumer = _found(call)
-    _consumers(call).update(consumer.name, paused_until(consumer.config, until))
-    remaining_ns = max(until.time_ns - call.service.now_ns(), 0)
+    async with call.account.turn(call.names[0]):
+        consumer = _found(call)
+        await _change(_consumers(call), consumer, paused_until(consumer.config, until))
+    remaining_ns = max(until.remaining_ns(call.service.now_ns()), 0)
     return document_of(ConsumerPaused(remaining_ns > 0, until, remaining_ns))
 
 

@@ -5,6 +5,8 @@ handler raises as ApiError is the client's to know; anything else is logged and 
 error. Before a handler is asked, it is known that the server has the level that the client needs
 and that the account has JetStream.
 
+A handler that has to wait, for a disk most of all, is a coroutine, and so is the answer then.
+
 What always holds: a request never raises into the router, and whether it failed is counted.
 
 One thread: the event loop's.
@@ -13,7 +15,8 @@ One thread: the event loop's.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol, TypeVar
+from inspect import iscoroutinefunction
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -92,8 +95,8 @@ class JetStream(Protocol):
         """Send now what was published behind an answer."""
         ...
 
-    def client_info(self) -> dict[str, Any]:
-        """Tell who is asking."""
+    def client_info(self, account: str) -> dict[str, Any]:
+        """Tell an account who is asking."""
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -126,8 +129,10 @@ class Call(msgspec.Struct, frozen=True):
         return self.read(made) if start in (b"{", b"[") else made()
 
 
-Handler = Callable[[Call], dict[str, Any] | None]
-"""Gives the fields of the answer; None where there is to be none."""
+Fields: TypeAlias = dict[str, Any] | None
+"""The fields of an answer; None where there is to be none."""
+
+Handler = Callable[[Call], Fields | Coroutine[Any, Any, Fields]]
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -142,6 +147,11 @@ class Endpoint(msgspec.Struct, frozen=True):
     handle: Handler
     is_quiet: bool = False
     """Nobody is told of requests that went well, nor are they counted."""
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the handler is one that waits for something."""
+        return iscoroutinefunction(self.handle)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -209,17 +219,36 @@ def _check(call: Call) -> None:
         raise ApiError(error_codes.BAD_REQUEST)
 
 
-def answer(endpoint: Endpoint, call: Call) -> Answer | None:
+def answer(endpoint: Endpoint, call: Call) -> Answer | Coroutine[Any, Any, Answer | None] | None:
     """Handle a request; None where it is met with silence."""
     try:
         _check(call)
         fields = endpoint.handle(call)
-    except ApiError as error:
-        return Answer(refusal(endpoint.kind, error), has_failed=True, is_told=True)
     except (PenstockError, OSError) as error:
+        return _refused(endpoint, call, error)
+    if isinstance(fields, Coroutine):
+        return _answer_later(endpoint, call, fields)
+    return _answered(endpoint, call, fields)
+
+
+async def _answer_later(
+    endpoint: Endpoint, call: Call, work: Coroutine[Any, Any, Fields]
+) -> Answer | None:
+    try:
+        fields = await work
+    except (PenstockError, OSError) as error:
+        return _refused(endpoint, call, error)
+    return _answered(endpoint, call, fields)
+
+
+def _refused(endpoint: Endpoint, call: Call, error: Exception) -> Answer:
+    if not isinstance(error, ApiError):
         call.service.log("ERR", f"JetStream API {call.subject}: {error}")
-        general = ApiError(error_codes.STREAM_GENERAL_ERROR, err=str(error))
-        return Answer(refusal(endpoint.kind, general), has_failed=True, is_told=True)
+        error = ApiError(error_codes.STREAM_GENERAL_ERROR, err=str(error))
+    return Answer(refusal(endpoint.kind, error), has_failed=True, is_told=True)
+
+
+def _answered(endpoint: Endpoint, call: Call, fields: Fields) -> Answer | None:
     if fields is None:
         return None
     body = to_json({"type": TYPE_PREFIX + endpoint.kind} | fields)

@@ -94,7 +94,7 @@ def get(call: Call) -> dict[str, Any]:
     return document_of(GottenMessage(message))
 
 
-def delete(call: Call) -> dict[str, Any]:
+async def delete(call: Call) -> dict[str, Any]:
     """Remove a message; its bytes are overwritten unless that is not wanted."""
     if is_empty(call.body):
         raise ApiError(error_codes.BAD_REQUEST)
@@ -104,12 +104,12 @@ def delete(call: Call) -> dict[str, Any]:
         raise ApiError(error_codes.STREAM_SEALED)
     if stream.config.deny_delete:
         raise ApiError(error_codes.STREAM_MSG_DELETE_FAILED, err="message delete not permitted")
-    error = _delete(stream, request)
+    error = await _delete(stream, request)
     # The reference server does not count these as errors.
     return document_of(Done(success=True)) if error is None else {"error": error.document()}
 
 
-def _delete(stream: Stream, request: JSApiMsgDeleteRequest) -> ApiError | None:
+async def _delete(stream: Stream, request: JSApiMsgDeleteRequest) -> ApiError | None:
     # What a stream does not reach has reasons of its own in the reference server's file store only.
     if stream.config.storage is StorageType.FILE:
         state = stream.store.state()
@@ -118,7 +118,7 @@ def _delete(stream: Stream, request: JSApiMsgDeleteRequest) -> ApiError | None:
         if request.seq < state.first_seq:
             return ApiError(error_codes.STREAM_MSG_DELETE_FAILED, err="no message found")
     try:
-        removed = stream.remove_message(request.seq, erase=not request.no_erase)
+        removed = await stream.remove_message(request.seq, erase=not request.no_erase)
     except PenstockError as error:
         return ApiError(error_codes.STREAM_MSG_DELETE_FAILED, err=str(error))
     return None if removed else ApiError(error_codes.SEQUENCE_NOT_FOUND, seq=request.seq)

@@ -87,7 +87,7 @@ class _Receiving:
         self._call = call
         self._service = call.service
         self._account = call.account
-        self._client = call.service.client_info()
+        self._client = call.service.client_info(call.account.name)
         self._name = config.name
         self._config = config
         self._chunks: asyncio.Queue[tuple[bytes, bytes | None]] = asyncio.Queue()

@@ -75,7 +75,7 @@ class _Sending:
     ) -> None:
         self._service = call.service
         self._account = call.account
-        self._client = call.service.client_info()
+        self._client = call.service.client_info(call.account.name)
         self._stream = stream
         self._state = state
         self._consumers = [] if request.no_consumers else self._archived_consumers()

@@ -34,10 +34,10 @@ from penstock.errors import ApiError, InvalidDocument, PenstockError
 from penstock.limits import STREAM_INFO_SUBJECTS_MAX, STREAM_LIST_MAX, STREAM_NAMES_MAX
 from penstock.stream.config import StreamConfig, StreamConfigRequest
 from penstock.stream.info import ClusterInfo, StreamInfo, StreamState
-from penstock.stream.rules import collide, is_subject
+from penstock.stream.rules import is_subject
 from penstock.stream.stream import Stream
 from penstock.stream.versioning import for_answer
-from penstock.subjects import SubjectFilter
+from penstock.subjects import SubjectFilter, patterns_overlap
 
 
 class _Nothing(msgspec.Struct, frozen=True):
@@ -75,13 +75,14 @@ def filter_of(*patterns: str) -> SubjectFilter | None:
 def state_of(stream: Stream, *, with_deleted: bool = False) -> StreamState:
     """Give what a stream holds."""
     state = stream.store.state()
+    last_time_ns = max(state.last_time_ns, stream.last_skip_ns)
     return StreamState(
         messages=state.messages,
         bytes=state.bytes,
-        first_seq=state.first_seq if state.last_seq else 0,
+        first_seq=state.first_seq if state.last_seq or stream.tells_first_seq else 0,
         first_ts=Instant(state.first_time_ns) if state.messages else ZERO_TIME,
         last_seq=state.last_seq,
-        last_ts=Instant(state.last_time_ns) if state.last_time_ns else ZERO_TIME,
+        last_ts=Instant(last_time_ns) if last_time_ns else ZERO_TIME,
         num_subjects=state.subjects,
         num_deleted=state.deleted,
         deleted=tuple(stream.store.deleted()) if with_deleted else (),
@@ -106,18 +107,18 @@ def _answered(call: Call, stream: Stream) -> StreamInfo:
     return info_of(call, stream, config=for_answer(stream.config, call.service.version))
 
 
-def create(call: Call) -> dict[str, Any]:
+async def create(call: Call) -> dict[str, Any]:
     """Make a stream; one that is as asked for counts as made."""
     request = call.read(StreamConfigRequest)
-    stream, _ = call.account.create(request, name=call.names[0], server=call.service.limits)
+    stream = await call.account.create(request, name=call.names[0], server=call.service.limits)
     made = replace(_answered(call, stream), domain="")
     return document_of(made) | document_of(Created(did_create=True))
 
 
-def update(call: Call) -> dict[str, Any]:
+async def update(call: Call) -> dict[str, Any]:
     """Change a stream's configuration."""
     request = call.read(StreamConfigRequest)
-    stream = call.account.update(request, name=call.names[0], server=call.service.limits)
+    stream = await call.account.update(request, name=call.names[0], server=call.service.limits)
     return document_of(_answered(call, stream))
 
 
@@ -151,10 +152,10 @@ def _subjects(stream: Stream, request: JSApiStreamInfoRequest) -> tuple[Page, di
     return page, {subject.decode("utf-8", "replace"): totals[subject] for subject in shown}
 
 
-def delete(call: Call) -> dict[str, Any]:
+async def delete(call: Call) -> dict[str, Any]:
     """Remove a stream."""
     check_empty(call)
-    call.account.delete(call.names[0])
+    await call.account.delete(call.names[0])
     return document_of(Done(success=True))
 
 
@@ -190,14 +191,15 @@ def _listed(call: Call, subject: str) -> list[str]:
     account = call.account
     if not subject:
         return sorted([*account.streams, *account.offline])
+    wanted = subject.encode()
     return sorted(
         name
         for name, stream in account.streams.items()
-        if any(collide(subject, own) for own in stream.config.subjects)
+        if any(patterns_overlap(wanted, own.encode()) for own in stream.config.subjects)
     )
 
 
-def purge(call: Call) -> dict[str, Any]:
+async def purge(call: Call) -> dict[str, Any]:
     """Remove a stream's messages, all or those that are asked for."""
     request = call.read_if_any(JSApiStreamPurgeRequest)
     if request.seq and request.keep:
@@ -211,6 +213,7 @@ def purge(call: Call) -> dict[str, Any]:
     try:
         is_wanted = subjects is not None or not request.filter
         purged = stream.purge(subjects, seq=request.seq, keep=request.keep) if is_wanted else 0
+        await stream.make_durable()
     except PenstockError as error:
         failed = ApiError(error_codes.STREAM_GENERAL_ERROR, err=str(error))
         return {"error": failed.document()} | document_of(StreamPurged())

@@ -20,6 +20,7 @@ from types import TracebackType
 import msgspec
 
 from penstock.bench.plan import (
+    CONSUMED,
     PACED,
     STREAMED,
     Done,
@@ -34,7 +35,7 @@ from penstock.bench.plan import (
     Role,
     Target,
 )
-from penstock.bench.streams import as_filling, fresh_streams
+from penstock.bench.streams import FilledStreams, as_filling, fresh_consumers, fresh_streams
 from penstock.clock import SystemClock
 from penstock.errors import BenchFailed
 
@@ -120,11 +121,16 @@ class Crew:
     def __init__(self) -> None:
         self._clock = SystemClock()
         self._workers: list[Worker] = []
+        self._filled = FilledStreams(lambda plan, target: self._run(plan, target, None))
 
     def run(self, plan: Plan, target: Target, tell: Tell | None = None) -> Run:
         """Run a bench once; raises BenchFailed."""
         if plan.kind not in STREAMED:
             return self._run(plan, target, tell)
+        if plan.kind in CONSUMED:
+            made = self._filled.get(plan, target)
+            with fresh_consumers(made, target):
+                return self._run(made, target, tell)
         with fresh_streams(plan, target) as made:
             if plan.kind is Kind.JSGET:
                 self._run(as_filling(made), target, None)
@@ -146,7 +152,7 @@ class Crew:
         return _judge(plan, jobs, done, started_ns)
 
     def end(self) -> None:
-        """End every process; the next run starts new ones."""
+        """End every process; the next run starts new ones. Filled streams stay."""
         for worker in self._workers:
             worker.end()
         self._workers.clear()
@@ -161,8 +167,9 @@ class Crew:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End every process."""
+        """End every process, and remove the streams that were filled."""
         self.end()
+        self._filled.remove()
 
 
 class Course:
@@ -245,10 +252,11 @@ def _judge(plan: Plan, jobs: Sequence[Job], done: Sequence[Done], started_ns: in
     of: dict[Role, list[Done]] = {role: [] for role in Role}
     for job, report in zip(jobs, done, strict=True):
         of[job.role].append(report)
-    arrived = sum(report.messages for report in of[Role.RECEIVE] + of[Role.REQUEST])
+    consumed = of[Role.FETCH] + of[Role.TAKE]
+    arrived = sum(report.messages for report in of[Role.RECEIVE] + of[Role.REQUEST] + consumed)
     if arrived != plan.received:
         raise BenchFailed(plan.kind, f"{arrived:,} messages came instead of {plan.received:,}")
-    timed = of[Role.RECEIVE] or of[Role.REQUEST] or of[Role.PUBLISH]
+    timed = consumed or of[Role.RECEIVE] or of[Role.REQUEST] or of[Role.PUBLISH]
     if plan.kind is Kind.SUB:
         started_ns = min(report.first_ns for report in timed)
     return Run(

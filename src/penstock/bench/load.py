@@ -10,10 +10,11 @@ from __future__ import annotations
 import signal
 import sys
 from array import array
+from collections.abc import Iterator
 
 import msgspec
 
-from penstock.bench.plan import Done, Failed, Job, Leave, Progress, Ready, Report, Role
+from penstock.bench.plan import Ack, Done, Failed, Job, Lap, Leave, Progress, Ready, Report, Role
 from penstock.client.client import Client
 from penstock.clock import SystemClock
 from penstock.errors import PenstockError
@@ -22,6 +23,8 @@ from penstock.limits import BENCH_PIECES_UNPACED, BENCH_WAIT_S
 END_SUFFIX = ".end"
 """Where publishers say that they are done. Each subscriber's messages come in their order, so all
 of a publisher's messages are there before its end is."""
+
+ACK_PAYLOADS = {Ack.NONE: b"", Ack.EXPLICIT: b"+ACK"}
 
 
 class Load:
@@ -57,6 +60,8 @@ class Load:
                 return self._answer(client, job)
             self.tell(Ready())
             allowed = self._wait_for_leave()
+            if job.role in (Role.FETCH, Role.TAKE):
+                return self._consume(client, job)
             publish = self._publish if job.role is Role.PUBLISH else self._request
             return publish(client, job, allowed)
 
@@ -100,12 +105,32 @@ class Load:
         subject, payload = job.subject.encode(), b"x" * job.size_bytes
         latencies_ns = array("q", bytes(8 * job.messages))
         started_ns = self._clock.monotonic_ns()
-        client.request_many(subject, payload, job.in_flight, latencies_ns, spread=job.spread)
+        client.request_many(
+            subject,
+            payload,
+            job.in_flight,
+            latencies_ns,
+            spread=job.spread,
+            groups=job.groups,
+        )
         ended_ns = self._clock.monotonic_ns()
         if job.has_listeners:
             client.publish(subject + END_SUFFIX.encode())
             client.flush()
         return Done(job.messages, started_ns, ended_ns, hundredths(latencies_ns))
+
+    def _consume(self, client: Client, job: Job) -> Done:
+        read = _fetched if job.role is Role.FETCH else _taken
+        started_ns = self._clock.monotonic_ns()
+        seen = 0
+        for lap in job.laps:
+            for piece in read(client, job, lap):
+                seen += piece
+                self.tell(Progress(seen))
+        if job.ack is not Ack.NONE:
+            # The server has then read every acknowledgement.
+            client.flush()
+        return Done(seen, started_ns, self._clock.monotonic_ns())
 
     def _answer(self, client: Client, job: Job) -> Done:
         ends_sid = self._listen(client, job)
@@ -122,6 +147,37 @@ class Load:
         self.tell(Ready())
         self._wait_for_leave()
         return ends_sid
+
+
+def _fetched(client: Client, job: Job, lap: Lap) -> Iterator[int]:
+    # Read a consumer by pulling; gives the messages of each piece once they are there.
+    for piece in _pieces(job, lap):
+        client.fetch_many(
+            job.stream.encode(),
+            lap.consumer.encode(),
+            piece,
+            batch=job.batch,
+            in_flight=job.in_flight,
+            ack=ACK_PAYLOADS[job.ack],
+            expires_s=BENCH_WAIT_S,
+        )
+        yield piece
+
+
+def _taken(client: Client, job: Job, lap: Lap) -> Iterator[int]:
+    # Read a consumer that pushes, as soon as somebody listens.
+    sid = client.subscribe(lap.deliver_subject.encode())
+    for piece in _pieces(job, lap):
+        client.pass_pushed(piece, ack=ACK_PAYLOADS[job.ack])
+        yield piece
+    client.unsubscribe(sid)
+
+
+def _pieces(job: Job, lap: Lap) -> Iterator[int]:
+    # Of whole batches, so that no pull is smaller than it need be.
+    step = -(-BENCH_PIECES_UNPACED * job.piece // job.batch) * job.batch
+    for start in range(0, lap.messages, step):
+        yield min(step, lap.messages - start)
 
 
 def hundredths(values: array[int]) -> list[int]:

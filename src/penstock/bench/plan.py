@@ -16,9 +16,11 @@ from penstock.client.opening import ClientTls
 from penstock.errors import UsageError
 from penstock.limits import (
     BENCH_CLIENTS_MAX,
+    BENCH_LAPS_MAX,
     BENCH_PIECE_BYTES,
     BENCH_PIECES_AHEAD,
     BENCH_REQUESTS_MAX,
+    BENCH_STORED_MAX,
     PAYLOAD_BYTES_MAX,
 )
 
@@ -37,16 +39,24 @@ class Kind(StrEnum):
     REQREP = "reqrep"
     JSPUB = "jspub"
     JSGET = "jsget"
+    JSFETCH = "jsfetch"
+    JSPUSH = "jspush"
 
 
 PACED = frozenset({Kind.PUBSUB, Kind.FANOUT, Kind.QUEUE})
 """Those whose publishers wait for the receivers."""
 
-STREAMED = frozenset({Kind.JSPUB, Kind.JSGET})
-"""Those that have streams of their own, made for each run; JetStream answers."""
+CONSUMED = frozenset({Kind.JSFETCH, Kind.JSPUSH})
+"""Those that read a stream through consumers; it is filled once, and read by every run."""
 
-ANSWERED = STREAMED | {Kind.REQREP}
+ANSWERED = frozenset({Kind.REQREP, Kind.JSPUB, Kind.JSGET})
 """Those in which each message is a request, and its latency is told."""
+
+STREAMED = CONSUMED | {Kind.JSPUB, Kind.JSGET}
+"""Those that have streams of their own."""
+
+STORED_DEFAULT = 1_000_000
+"""Messages of a stream that consumers read, where nothing else is said: in a second or less."""
 
 
 class Storage(StrEnum):
@@ -56,6 +66,13 @@ class Storage(StrEnum):
     MEMORY = "memory"
 
 
+class Ack(StrEnum):
+    """What consumers want to hear of each message."""
+
+    NONE = "none"
+    EXPLICIT = "explicit"
+
+
 class Role(StrEnum):
     """What one load process does."""
 
@@ -63,6 +80,9 @@ class Role(StrEnum):
     RECEIVE = "receive"
     REQUEST = "request"
     ANSWER = "answer"
+    FETCH = "fetch"
+    TAKE = "take"
+    """Takes what a consumer pushes."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -86,15 +106,22 @@ class Plan(msgspec.Struct, frozen=True):
     publishers: int = 1
     """Or those who send requests."""
     subscribers: int = 1
-    """Or those who answer requests, as one queue group."""
+    """Or those who answer requests, as one queue group; or those who read through consumers."""
     in_flight: int = 1
-    """Requests of one publisher that wait for their answer at a time."""
+    """Requests of one publisher that wait for their answer at a time; or pulls."""
     subject: str = "bench"
     streams: int = 1
     """Streams that the publishers share out among themselves."""
     storage: Storage = Storage.FILE
     spread: int = 0
     """Subjects of a stream, all of which are used; 0 for a single one."""
+    stored: int = STORED_DEFAULT
+    """Messages of the stream that consumers read, from the first to the last and once more."""
+    one_in: int = 1
+    """Consumers have a filter that lets one in so many messages pass; 1 for no filter."""
+    batch: int = 500
+    """Messages that one pull asks for."""
+    ack: Ack = Ack.NONE
 
     def check(self) -> None:
         """Raise UsageError where it cannot be run."""
@@ -104,6 +131,9 @@ class Plan(msgspec.Struct, frozen=True):
             ("subscribers", self.subscribers, BENCH_CLIENTS_MAX),
             ("in-flight", self.in_flight, BENCH_REQUESTS_MAX),
             ("streams", self.streams, BENCH_CLIENTS_MAX),
+            ("stored", self.stored, BENCH_STORED_MAX),
+            ("batch", self.batch, BENCH_REQUESTS_MAX),
+            ("one-in", self.one_in, BENCH_STORED_MAX),
         ):
             if value < 1 or (most is not None and value > most):
                 bound = f"from 1 to {most:,}" if most else "at least 1"
@@ -114,6 +144,10 @@ class Plan(msgspec.Struct, frozen=True):
             raise UsageError(f"--subjects must be from 0 to {BENCH_REQUESTS_MAX:,}")
         if self.kind in ANSWERED and self.messages > BENCH_REQUESTS_MAX:
             raise UsageError(f"--msgs must be at most {BENCH_REQUESTS_MAX:,} for requests")
+        if self.one_in > max(self.spread, 1) or self.one_in > self.stored:
+            raise UsageError(f"--one-in {self.one_in:,} wants as many --subjects and --stored")
+        if self.kind in CONSUMED and self.messages > self.consumed_max:
+            raise UsageError(f"--msgs must be at most {self.consumed_max:,} of so few --stored")
         if self.messages < self.publishers:
             raise UsageError(f"--msgs must be at least {self.publishers}, one for each publisher")
         words = self.subject.split(".")
@@ -125,7 +159,7 @@ class Plan(msgspec.Struct, frozen=True):
         """Messages that arrive in all, at all who subscribe."""
         if self.kind is Kind.PUB:
             return 0
-        each_gets_all = self.kind in (Kind.SUB, Kind.PUBSUB, Kind.FANOUT)
+        each_gets_all = self.kind in (Kind.SUB, Kind.PUBSUB, Kind.FANOUT, Kind.JSPUSH)
         return self.messages * (self.subscribers if each_gets_all else 1)
 
     @property
@@ -138,6 +172,8 @@ class Plan(msgspec.Struct, frozen=True):
         """Who counts them."""
         if self.kind in ANSWERED:
             return Role.REQUEST
+        if self.kind in CONSUMED:
+            return Role.FETCH if self.kind is Kind.JSFETCH else Role.TAKE
         return Role.PUBLISH if self.kind is Kind.PUB else Role.RECEIVE
 
     @property
@@ -155,6 +191,8 @@ class Plan(msgspec.Struct, frozen=True):
         listening = [self._listening(target)] * self.subscribers if self.has_listeners else []
         if self.kind is Kind.SUB:
             return listening
+        if self.kind in CONSUMED:
+            return [self._consuming(target, place) for place in range(self.subscribers)]
         share, more = divmod(self.messages, self.publishers)
         role = Role.REQUEST if self.kind in ANSWERED else Role.PUBLISH
         return listening + [
@@ -168,6 +206,34 @@ class Plan(msgspec.Struct, frozen=True):
     def has_listeners(self) -> bool:
         """Whether processes of ours receive or answer."""
         return self.kind is not Kind.PUB and self.kind not in STREAMED
+
+    @property
+    def laps(self) -> list[int]:
+        """How many messages are read of one consumer after another; each begins the stream."""
+        whole, rest = divmod(self.messages, self._lap)
+        return [self._lap] * whole + ([rest] if rest else [])
+
+    @property
+    def consumed_max(self) -> int:
+        """The most messages that a run can read."""
+        return BENCH_LAPS_MAX * self._lap
+
+    @property
+    def _lap(self) -> int:
+        return self.stored // self.one_in
+
+    def consumer_name(self, lap: int, place: int) -> str:
+        """Give the name of the consumer that the one in a place reads in a lap."""
+        return f"lap_{lap}" if self.kind is Kind.JSFETCH else f"lap_{lap}_{place}"
+
+    def deliver_subject(self, lap: int, place: int) -> str:
+        """Give where a consumer pushes to."""
+        return f"{self.subject}.to.{lap}.{place}"
+
+    @property
+    def filter_subject(self) -> str:
+        """What consumers read; "" for everything."""
+        return f"{self.subject}.0.0.*" if self.one_in > 1 else ""
 
     def stream_name(self, place: int) -> str:
         """Give the name of the stream in a place."""
@@ -190,6 +256,22 @@ class Plan(msgspec.Struct, frozen=True):
             piece = max(1, self.piece // self.subscribers)
             return self._job(target, Role.RECEIVE, self.messages, queue="bench", piece=piece)
         return self._job(target, Role.RECEIVE, self.messages)
+
+    def _consuming(self, target: Target, place: int) -> Job:
+        # Who pull share the messages of each lap; whoever is pushed to gets them all.
+        shares, laps = [], self.laps
+        for messages in laps:
+            share, more = divmod(messages, self.subscribers)
+            shares.append(share + (place < more) if self.kind is Kind.JSFETCH else messages)
+        job = self._job(target, self.counted_role, sum(shares))
+        return msgspec.structs.replace(
+            job,
+            stream=self.stream_name(0),
+            laps=[
+                Lap(self.consumer_name(lap, place), self.deliver_subject(lap, place), messages)
+                for lap, messages in enumerate(shares)
+            ],
+        )
 
     def _job(
         self,
@@ -214,7 +296,18 @@ class Plan(msgspec.Struct, frozen=True):
             ends=self.publishers if self.kind is not Kind.SUB else 0,
             paced=self.kind in PACED,
             has_listeners=self.has_listeners,
+            groups=self.one_in,
+            batch=self.batch,
+            ack=self.ack,
         )
+
+
+class Lap(msgspec.Struct, frozen=True):
+    """What is read of one consumer: so many messages, which it may push to a subject."""
+
+    consumer: str
+    deliver_subject: str
+    messages: int
 
 
 class Job(msgspec.Struct, frozen=True, tag="job"):
@@ -238,6 +331,13 @@ class Job(msgspec.Struct, frozen=True, tag="job"):
     """Whether somebody wants to be told that a publisher is done."""
     spread: int
     """Numbers that the subjects of requests end in, where there are several."""
+    groups: int
+    """Groups that these numbers are in, which then stand before them."""
+    batch: int
+    ack: Ack
+    stream: str = ""
+    laps: list[Lap] = []
+    """The consumers to be read, one after another."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):

@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 
 from penstock.bench.crew import Crew, Run, Tell
-from penstock.bench.plan import ANSWERED, Plan, Target
+from penstock.bench.plan import ANSWERED, CONSUMED, Plan, Target
 from penstock.limits import BENCH_REQUESTS_MAX
 
 FIRST_REQUESTS = 2_000
@@ -62,10 +62,14 @@ def sized(crew: Crew, plan: Plan, target: Target, seconds: float) -> Plan:
 
 def _least(plan: Plan) -> int:
     # So many that all that may be in flight are, for half of the time.
+    if plan.kind in CONSUMED:
+        return min(2 * plan.subscribers * plan.in_flight * plan.batch, plan.consumed_max)
     return plan.publishers * (2 * plan.in_flight if plan.kind in ANSWERED else 1)
 
 
 def _most(plan: Plan) -> int:
+    if plan.kind in CONSUMED:
+        return plan.consumed_max
     return BENCH_REQUESTS_MAX if plan.kind in ANSWERED else 10**12
 
 

@@ -26,7 +26,8 @@ from penstock.limits import BENCH_LOG_LINES_KEPT
 OURS = (sys.executable, "-m", "penstock.server.main")
 STOP_WAIT_S = 10.0
 
-_LISTENING = re.compile(r"Listening for client connections on .*:(\d+)")
+LISTENING = re.compile(r"Listening for client connections on .*:(\d+)")
+"""What either server says when it is ready for clients."""
 
 
 def find_executable(name: str) -> str:
@@ -86,7 +87,7 @@ class BenchServer:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self._log.append(line)
-            if match := _LISTENING.search(line):
+            if match := LISTENING.search(line):
                 self.url = f"nats://127.0.0.1:{match[1]}"
                 self._listens_or_ended.set()
         self._listens_or_ended.set()

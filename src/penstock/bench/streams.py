@@ -1,35 +1,40 @@
-"""Streams for one run of a bench: made before it, removed behind it, under names of their own.
+"""Streams of a bench, and their consumers: made before a run, removed behind it.
 
     with fresh_streams(plan, target) as made:
         crew.run(made, target)
 
+Streams that consumers read take longer to fill than to read, so that they stay for the next run.
+
 What always holds: no stream but these is touched; a name and a subject that nobody else has are
-chosen for each run. Called by the crew, outside of the time that is measured.
+chosen for each. Called by the crew, outside of the time that is measured.
 """
 
 from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from penstock import error_codes
-from penstock.bench.plan import Kind, Plan, Target
+from penstock.bench.plan import Ack, Kind, Plan, Target
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import ApiError, BenchFailed, NoAnswer
-from penstock.limits import BENCH_WAIT_S
+from penstock.limits import BENCH_REQUESTS_MAX, BENCH_WAIT_S
 
 CREATE_TRIES = 5
+SECOND_NS = 10**9
+ACK_PENDING_DEFAULT = 1_000
+"""What servers allow a consumer to have unacknowledged, unless it asks for more."""
 
 
 @contextlib.contextmanager
 def fresh_streams(plan: Plan, target: Target) -> Iterator[Plan]:
     """Give the plan with a subject of its own, whose streams are there for as long."""
-    made = msgspec.structs.replace(plan, subject=f"{plan.subject}.{secrets.token_hex(4)}")
+    made = _with_own_subject(plan)
     names: list[str] = []
     try:
         with _told(plan), _client(target) as client:
@@ -65,9 +70,88 @@ def _told(plan: Plan) -> Iterator[None]:
         raise BenchFailed(plan.kind, str(error)) from None
 
 
-def as_filling(plan: Plan) -> Plan:
-    """Give the plan that stores one message under each subject that `plan` asks for."""
-    count = max(plan.spread, 1) * plan.streams
+def _with_own_subject(plan: Plan) -> Plan:
+    return msgspec.structs.replace(plan, subject=f"{plan.subject}.{secrets.token_hex(4)}")
+
+
+class FilledStreams:
+    """Streams that are filled once and read by many runs; `fill` runs a plan that publishes."""
+
+    def __init__(self, fill: Callable[[Plan, Target], object]) -> None:
+        self._fill = fill
+        self._known: dict[tuple[object, ...], Plan] = {}
+        self._open = contextlib.ExitStack()
+
+    def get(self, plan: Plan, target: Target) -> Plan:
+        """Give the plan with the subject of a stream that holds what it reads."""
+        shape = (target.url, plan.subject, plan.storage, plan.size_bytes, plan.spread)
+        key = (*shape, plan.one_in, plan.stored)
+        known = self._known.get(key)
+        if known is None:
+            known = self._open.enter_context(fresh_streams(plan, target))
+            # Each pass goes by every subject once, so that they have equally many.
+            left = plan.stored
+            while left:
+                part = min(left, _whole_passes(plan))
+                self._fill(as_filling(known, part), target)
+                left -= part
+            self._known[key] = known
+        return msgspec.structs.replace(plan, subject=known.subject)
+
+    def remove(self) -> None:
+        """Remove them all."""
+        self._known.clear()
+        self._open.close()
+
+
+def _whole_passes(plan: Plan) -> int:
+    each = max(plan.spread, 1)
+    return BENCH_REQUESTS_MAX // each * each
+
+
+@contextlib.contextmanager
+def fresh_consumers(plan: Plan, target: Target) -> Iterator[None]:
+    """Have the consumers that a run reads, for as long."""
+    with _told(plan), _client(target) as client:
+        streams = JetStream(client)
+        stream = plan.stream_name(0)
+        each_its_own = plan.kind is Kind.JSPUSH
+        readers = range(plan.subscribers if each_its_own else 1)
+        made = [(lap, place) for lap in range(len(plan.laps)) for place in readers]
+        for lap, place in made:
+            config = _consumer_config(plan, lap, place)
+            asked = {"stream_name": stream, "config": config}
+            streams.call(f"CONSUMER.CREATE.{stream}.{config['name']}", asked)
+        yield
+        for lap, place in made:
+            streams.call(f"CONSUMER.DELETE.{stream}.{plan.consumer_name(lap, place)}")
+
+
+def _consumer_config(plan: Plan, lap: int, place: int) -> dict[str, Any]:
+    name = plan.consumer_name(lap, place)
+    config: dict[str, Any] = {"name": name, "ack_policy": str(plan.ack)}
+    if plan.filter_subject:
+        config["filter_subject"] = plan.filter_subject
+    if plan.kind is Kind.JSFETCH:
+        wanted = plan.subscribers * plan.in_flight * plan.batch
+        pending = (
+            {} if plan.ack is Ack.NONE else {"max_ack_pending": max(wanted, ACK_PENDING_DEFAULT)}
+        )
+        return config | pending | {"durable_name": name}
+    # As clients make those that they call ordered.
+    return config | {
+        "deliver_subject": plan.deliver_subject(lap, place),
+        "flow_control": True,
+        "idle_heartbeat": 5 * SECOND_NS,
+        "inactive_threshold": int(BENCH_WAIT_S) * SECOND_NS,
+        "mem_storage": True,
+        "max_deliver": 1 if plan.ack is Ack.NONE else -1,
+    }
+
+
+def as_filling(plan: Plan, count: int = 0) -> Plan:
+    """Give the plan that stores so many messages, or one under each subject of `plan`."""
+    count = count or max(plan.spread, 1) * plan.streams
     return msgspec.structs.replace(
         plan,
         kind=Kind.JSPUB,
@@ -91,7 +175,7 @@ def _config(plan: Plan, place: int) -> dict[str, Any]:
     subject = f"{plan.subject}.{place}"
     return {
         "name": plan.stream_name(place),
-        "subjects": [f"{subject}.*" if plan.spread else subject],
+        "subjects": [f"{subject}.>" if plan.spread else subject],
         "storage": str(plan.storage),
         "allow_direct": True,
     }

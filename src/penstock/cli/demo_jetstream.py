@@ -40,7 +40,7 @@ EVENTS = 10_000
 ACKED_BEFORE_KILL = 4_000
 IN_FLIGHT = 1_000
 FETCHED_TOGETHER = 500
-WAIT_S = 30.0
+WAIT_S = 30
 
 
 @dataclass(slots=True)
@@ -96,9 +96,9 @@ def play_jetstream(stage: Stage) -> None:
 async def _connected(url: str, **options: Any) -> AsyncIterator[JetStreamContext]:
     import nats
 
-    client = await nats.connect(url, **options)
+    client = await nats.connect(url, connect_timeout=WAIT_S, **options)
     try:
-        yield client.jetstream(publish_async_max_pending=IN_FLIGHT)
+        yield client.jetstream(timeout=WAIT_S, publish_async_max_pending=IN_FLIGHT)
     finally:
         await client.close()
 

@@ -11,16 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.cli.output import rfc3339
+from penstock.client.delivered import is_delivered, read_delivered
 from penstock.client.jetstream import JetStream, Stored
 from penstock.client.wire import Message
-from penstock.errors import FormatError
 
 HEARTBEAT_S = 5
 HEARTBEATS_MISSED_MAX = 3
 SECOND_NS = 10**9
-ACK_TOKENS = 9
-ACK_TOKENS_WITH_DOMAIN = 11
-"""Or more: the newer form has a domain and an account before the stream, and may grow behind."""
 
 
 def follow(streams: JetStream, stream: str, pattern: str) -> Iterator[Stored]:
@@ -43,15 +40,12 @@ def follow(streams: JetStream, stream: str, pattern: str) -> Iterator[Stored]:
     client.set_timeout(HEARTBEAT_S * HEARTBEATS_MISSED_MAX)
     while True:
         message = client.next_message(sid)
-        if message.reply.startswith(b"$JS.ACK."):
+        if is_delivered(message):
             yield _stored(message)
 
 
 def _stored(message: Message) -> Stored:
     """Give a delivered message with what its reply subject tells of it."""
-    tokens = message.reply.split(b".")
-    if len(tokens) < ACK_TOKENS or not message.reply.isascii():
-        raise FormatError("a message of a consumer without its sequence")
-    first = 2 if len(tokens) < ACK_TOKENS_WITH_DOMAIN else 4
-    seq, time_ns = (int(tokens[first + place]) for place in (3, 5))
-    return Stored(message.subject, seq, message.headers, message.payload, rfc3339(time_ns) or "")
+    told = read_delivered(message)
+    time = rfc3339(told.time_ns) or ""
+    return Stored(message.subject, told.seq, message.headers, message.payload, time)

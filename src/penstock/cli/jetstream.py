@@ -28,6 +28,14 @@ Force = Annotated[bool, typer.Option("--force", "-f", help="Do not ask.")]
 _ADVICE = {
     error_codes.STREAM_NAME_EXIST.err_code: "`edit` changes one that is there",
     error_codes.STREAM_SUBJECT_OVERLAP.err_code: "another stream takes them: `penstock stream ls`",
+    error_codes.CONSUMER_ALREADY_EXISTS.err_code: "`edit` changes one that is there",
+    error_codes.CONSUMER_NAME_EXIST.err_code: "`edit` changes one that is there",
+    error_codes.CONSUMER_FC_REQUIRES_PUSH.err_code: "--target makes it push",
+    error_codes.CONSUMER_HB_REQUIRES_PUSH.err_code: "--target makes it push",
+    error_codes.CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS.err_code: "--heartbeat 5s, say",
+    error_codes.CONSUMER_PUSH_MAX_WAITING.err_code: "only without --target",
+    error_codes.CONSUMER_MAX_DELIVER_BACKOFF.err_code: "--max-deliver above the --backoff given",
+    error_codes.MAXIMUM_CONSUMERS_LIMIT.err_code: "`penstock stream edit --max-consumers` allows",
     error_codes.NO_MESSAGE_FOUND.err_code: "`info` tells the first and the last sequence",
     error_codes.NOT_ENABLED_FOR_ACCOUNT.err_code: "`jetstream: enabled` in the account's block",
 }
@@ -58,11 +66,28 @@ def naming(
         if error.err_code != error_codes.STREAM_NOT_FOUND.err_code:
             raise
         known = [each.removeprefix(prefix) for each in names(streams) if each.startswith(prefix)]
-        close = difflib.get_close_matches(name, known, 1, cutoff=0.5)
-        by_case = [each for each in known if each.lower() == name.lower()]
-        meant = (by_case or close)[:1]
-        advice = f"did you mean {meant[0]!r}?" if meant else f"there are {len(known)}: `ls` shows"
-        raise UsageError(f"there is no {what} {printable(name.encode())!r}; {advice}") from None
+        raise _unknown(what, name, known) from None
+
+
+@contextlib.contextmanager
+def naming_consumer(streams: JetStream, stream: str, name: str) -> Iterator[None]:
+    """Say which consumer there is not, or which stream, and which one may have been meant."""
+    with naming(streams, stream):
+        try:
+            yield
+        except ApiError as error:
+            if error.err_code != error_codes.CONSUMER_NOT_FOUND.err_code:
+                raise
+            known = streams.pages(f"CONSUMER.NAMES.{stream}", "consumers", {})
+            raise _unknown("consumer", name, list(known)) from None
+
+
+def _unknown(what: str, name: str, known: list[str]) -> UsageError:
+    close = difflib.get_close_matches(name, known, 1, cutoff=0.5)
+    by_case = [each for each in known if each.lower() == name.lower()]
+    meant = (by_case or close)[:1]
+    advice = f"did you mean {meant[0]!r}?" if meant else f"there are {len(known)}: `ls` shows"
+    return UsageError(f"there is no {what} {printable(name.encode())!r}; {advice}")
 
 
 def names(streams: JetStream, subject: str = "") -> list[str]:

@@ -19,6 +19,9 @@ from typer.core import TyperGroup
 from penstock import __version__
 from penstock.cli import (
     bench,
+    bench_streams,
+    consumer_messages,
+    consumers,
     demo,
     importing,
     kv,
@@ -76,6 +79,7 @@ app = typer.Typer(
 app.add_typer(store.app, name="store")
 app.add_typer(bench.app, name="bench")
 app.add_typer(streams.app, name="stream")
+app.add_typer(consumers.app, name="consumer")
 app.add_typer(kv.app, name="kv")
 app.add_typer(objects.app, name="object")
 for name, command in (
@@ -96,6 +100,15 @@ for name, command in (
     ("restore", stream_backup.restore),
 ):
     streams.app.command(name)(command)
+for name, command in (
+    ("jspub", bench_streams.jspub),
+    ("jsget", bench_streams.jsget),
+    ("jsfetch", bench_streams.jsfetch),
+    ("jspush", bench_streams.jspush),
+):
+    bench.app.command(name)(command)
+consumers.app.command("next")(consumer_messages.next_messages)
+consumers.app.command("sub")(consumer_messages.sub)
 store.app.command("repair")(upkeep.repair)
 store.app.command("compact")(upkeep.compact)
 store.app.command("import")(importing.import_stream)

@@ -132,6 +132,16 @@ def shown_lines(text: bytes) -> str:
     )
 
 
+def as_text(heading: str, headers: bytes, payload: bytes | None) -> bytes:
+    """Give a message for people: a heading, its headers, and the payload where that is wanted."""
+    lines = [heading]
+    for name, values in parse_headers(headers).items():
+        lines += (f"{printable(name.encode())}: {printable(one.encode())}" for one in values)
+    if payload is not None:
+        lines += ["", shown_lines(payload)] if headers else [shown_lines(payload)]
+    return "\n".join([*lines, "", ""]).encode()
+
+
 def show(
     message: Message, heading: str, *, raw: bool, as_json: bool = False, body: bool = True
 ) -> None:
@@ -145,16 +155,7 @@ def show(
             message.payload if body else None,
         )
     else:
-        lines = [heading]
-        for name, values in parse_headers(message.headers).items():
-            lines += (f"{printable(name.encode())}: {printable(one.encode())}" for one in values)
-        if body:
-            lines += (
-                ["", shown_lines(message.payload)]
-                if message.headers
-                else [shown_lines(message.payload)]
-            )
-        line = "\n".join([*lines, "", ""]).encode()
+        line = as_text(heading, message.headers, message.payload if body else None)
     sys.stdout.buffer.write(line)
     sys.stdout.buffer.flush()
 

@@ -13,8 +13,8 @@ import typer
 
 from penstock.cli.connecting import Link, with_server
 from penstock.cli.jetstream import check_name, jetstream, naming
-from penstock.cli.messages import json_document, parse_headers
-from penstock.cli.messaging import Raw, interrupted_quietly, shown_lines
+from penstock.cli.messages import json_document
+from penstock.cli.messaging import Raw, as_text, interrupted_quietly
 from penstock.cli.output import moment, printable
 from penstock.cli.streams import StreamName
 from penstock.client.jetstream import Stored
@@ -36,12 +36,7 @@ def write_stored(message: Stored, *, raw: bool, as_json: bool) -> None:
         line = json_document(document, message.headers, message.payload)
     else:
         heading = f"[{message.seq}] {moment(message.time)} {printable(message.subject)}"
-        lines = [heading]
-        for name, values in parse_headers(message.headers).items():
-            lines += (f"{printable(name.encode())}: {printable(one.encode())}" for one in values)
-        lines += ["", shown_lines(message.payload)] if message.headers else []
-        lines += [] if message.headers else [shown_lines(message.payload)]
-        line = "\n".join([*lines, "", ""]).encode()
+        line = as_text(heading, message.headers, message.payload)
     sys.stdout.buffer.write(line)
     sys.stdout.buffer.flush()
 

@@ -90,8 +90,39 @@ def metadata(words: list[str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _option(*names: str, metavar: str, help: str) -> Any:
+def read_config(file: Path | None) -> dict[str, Any]:
+    """Read a configuration as JSON, {} where no file is named; raises UsageError, OSError."""
+    if file is None:
+        return {}
+    with file.open("rb") as opened:
+        text = opened.read(API_REQUEST_BYTES_MAX + 1)
+    if len(text) > API_REQUEST_BYTES_MAX:
+        raise UsageError(f"{file} is too large for a configuration")
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{file}: not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise UsageError(f"{file}: not a JSON object")
+    return document
+
+
+def said_option(*names: str, metavar: str, help: str) -> Any:
+    """Give an option that stands for nothing where it is not given."""
     return typer.Option(*names, metavar=metavar, help=help, show_default=False)
+
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="A configuration as JSON; other options count over it.",
+        exists=True,
+        dir_okay=False,
+        show_default=False,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,21 +130,12 @@ class StreamWish:
     """What the options say; None where they say nothing."""
 
     subjects: Annotated[
-        list[str] | None, _option("--subjects", metavar="SUBJECT", help="What it takes (again).")
+        list[str] | None,
+        said_option("--subjects", metavar="SUBJECT", help="What it takes (again)."),
     ] = None
-    config_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help="A configuration as JSON; other options count over it.",
-            exists=True,
-            dir_okay=False,
-            show_default=False,
-        ),
-    ] = None
+    config_file: ConfigFile = None
     description: Annotated[
-        str | None, _option("--description", metavar="TEXT", help="What it is for.")
+        str | None, said_option("--description", metavar="TEXT", help="What it is for.")
     ] = None
     retention: Annotated[
         Retention | None, typer.Option("--retention", help="What messages are kept for.")
@@ -122,30 +144,30 @@ class StreamWish:
         Discard | None, typer.Option("--discard", help="What goes when there is no room.")
     ] = None
     max_msgs: Annotated[
-        int | None, _option("--max-msgs", metavar="N", help="The most messages.")
+        int | None, said_option("--max-msgs", metavar="N", help="The most messages.")
     ] = None
     max_msgs_per_subject: Annotated[
         int | None,
-        _option("--max-msgs-per-subject", metavar="N", help="The most messages of a subject."),
+        said_option("--max-msgs-per-subject", metavar="N", help="The most messages of a subject."),
     ] = None
     max_bytes: Annotated[
-        str | None, _option("--max-bytes", metavar="SIZE", help="The most bytes.")
+        str | None, said_option("--max-bytes", metavar="SIZE", help="The most bytes.")
     ] = None
     max_age: Annotated[
-        str | None, _option("--max-age", metavar="DURATION", help="How long messages are kept.")
+        str | None, said_option("--max-age", metavar="DURATION", help="How long messages are kept.")
     ] = None
     max_msg_size: Annotated[
-        str | None, _option("--max-msg-size", metavar="SIZE", help="The largest message.")
+        str | None, said_option("--max-msg-size", metavar="SIZE", help="The largest message.")
     ] = None
     max_consumers: Annotated[
-        int | None, _option("--max-consumers", metavar="N", help="The most consumers.")
+        int | None, said_option("--max-consumers", metavar="N", help="The most consumers.")
     ] = None
     dupe_window: Annotated[
         str | None,
-        _option("--dupe-window", metavar="DURATION", help="How long message ids are known."),
+        said_option("--dupe-window", metavar="DURATION", help="How long message ids are known."),
     ] = None
     replicas: Annotated[
-        int | None, _option("--replicas", metavar="N", help="Servers that keep it.")
+        int | None, said_option("--replicas", metavar="N", help="Servers that keep it.")
     ] = None
     compression: Annotated[
         Compression | None, typer.Option("--compression", help="How it is packed.")
@@ -172,7 +194,8 @@ class StreamWish:
         bool | None, typer.Option("--deny-purge", help="Refuse to purge, for good.")
     ] = None
     metadata: Annotated[
-        list[str] | None, _option("--metadata", metavar="K:V", help="A note of its own (again).")
+        list[str] | None,
+        said_option("--metadata", metavar="K:V", help="A note of its own (again)."),
     ] = None
 
     def fields(self) -> dict[str, Any]:
@@ -185,7 +208,7 @@ class StreamWish:
             "duplicate_window": None if self.dupe_window is None else duration_ns(self.dupe_window),
             "metadata": None if self.metadata is None else metadata(self.metadata),
         }
-        return self._from_file() | {
+        return read_config(self.config_file) | {
             name: value for name, value in said.items() if value is not None
         }
 
@@ -205,21 +228,6 @@ class StreamWish:
             "deny_delete": self.deny_delete,
             "deny_purge": self.deny_purge,
         }
-
-    def _from_file(self) -> dict[str, Any]:
-        if self.config_file is None:
-            return {}
-        with self.config_file.open("rb") as file:
-            text = file.read(API_REQUEST_BYTES_MAX + 1)
-        if len(text) > API_REQUEST_BYTES_MAX:
-            raise UsageError(f"{self.config_file} is too large for a configuration")
-        try:
-            document = json.loads(text)
-        except ValueError as error:
-            raise UsageError(f"{self.config_file}: not JSON: {error}") from None
-        if not isinstance(document, dict):
-            raise UsageError(f"{self.config_file}: not a JSON object")
-        return document
 
 
 _RETENTIONS = {

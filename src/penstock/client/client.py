@@ -23,6 +23,7 @@ from typing_extensions import Buffer
 
 from penstock.client.address import DEFAULT_PORT, parse_url
 from penstock.client.credentials import NOBODY, Credentials
+from penstock.client.delivered import status_of
 from penstock.client.opening import ClientTls, Terms, open_wire, set_timeout
 from penstock.client.tables import collect, publish_rows
 from penstock.client.wire import Message, Wire
@@ -233,14 +234,15 @@ class Client:
                 self._outstanding[message.subject] = message
 
     def pull(
-        self, stream: bytes, consumer: bytes, batch: int, *, expires_s: float = 5.0
+        self, stream: bytes, consumer: bytes, batch: int, *, expires_s: float = 5.0, **more: object
     ) -> list[Message]:
         """Fetch up to `batch` messages of a JetStream consumer, fewer where no more come in time.
 
-        Each is acknowledged by publishing to its `reply`. Raises RefusedByServer where there is no
-        such consumer, or it is not to be pulled from.
+        Each is acknowledged by publishing to its `reply`. `more` are other fields of the request,
+        as `group`. Raises RefusedByServer where there is no such consumer, or it is not to be
+        pulled from.
         """
-        wish = json.dumps({"batch": batch, "expires": int(expires_s * 1e9)}).encode()
+        wish = json.dumps({"batch": batch, "expires": int(expires_s * 1e9)} | more).encode()
         subject = b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % (stream, consumer)
         # Messages come under their own subjects: only the subscription tells what they are for.
         inbox = self.new_inbox() + b".pull"
@@ -253,10 +255,10 @@ class Client:
                 message = self.next_message(sid)
                 if message.subject == inbox:
                     # A status instead of a message: the server has no more for this request.
-                    status = message.headers[9:].partition(b"\r\n")[0]
-                    if status.startswith((b"404", b"408")):
+                    status = status_of(message)
+                    if status.startswith(("404", "408")):
                         break
-                    raise RefusedByServer(status.decode(errors="replace"))
+                    raise RefusedByServer(status)
                 fetched.append(message)
         finally:
             self.unsubscribe(sid)
@@ -283,14 +285,51 @@ class Client:
         latencies_ns: array[int],
         *,
         spread: int = 0,
+        groups: int = 1,
     ) -> None:
         """Send a request for each place of `latencies_ns`, and put there how long it took.
 
-        With `spread` each subject ends in a number below it.
+        With `spread` each subject ends in a number below it; with `groups` besides, in the number
+        of one of so many groups, a dot and the number.
         """
         inbox = self.new_inbox()
         self.subscribe(inbox + b".*")
-        self._wire.request_many(subject, inbox, payload, in_flight, latencies_ns, spread)
+        self._wire.request_many(subject, inbox, payload, in_flight, latencies_ns, spread, groups)
+
+    def fetch_many(
+        self,
+        stream: bytes,
+        consumer: bytes,
+        count: int,
+        *,
+        batch: int,
+        in_flight: int = 1,
+        ack: bytes = b"",
+        expires_s: float = 60.0,
+    ) -> None:
+        """Let `count` messages of a JetStream consumer pass, `batch` a pull, and acknowledge them.
+
+        So many pulls wait at a time; without `ack` nothing is acknowledged. Raises
+        RefusedByServer where the server says anything but messages.
+        """
+        inbox = self.new_inbox() + b".pull"
+        sid = self.subscribe(inbox)
+        whole = count - count % batch
+        for part, size in ((whole, batch), (count - whole, count - whole)):
+            wish = json.dumps({"batch": size, "expires": int(expires_s * 1e9)}).encode()
+            ask = b"PUB $JS.API.CONSUMER.MSG.NEXT.%b.%b %b %d\r\n%b\r\n" % (
+                stream,
+                consumer,
+                inbox,
+                len(wish),
+                wish,
+            )
+            self._wire.consume_many(part, ack, ask, size, in_flight)
+        self.unsubscribe(sid)
+
+    def pass_pushed(self, count: int, *, ack: bytes = b"") -> None:
+        """Let `count` messages pass that a JetStream consumer pushes to us; flow is answered."""
+        self._wire.consume_many(count, ack)
 
     @property
     def errors(self) -> list[bytes]:

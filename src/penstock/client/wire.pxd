@@ -34,6 +34,7 @@ cdef class Wire:
     cdef Py_ssize_t step(self, Line* line, Argument* arguments, int* count) except -2
     cdef note(self, const Line* line)
     cdef message(self, const Line* line, const Argument* arguments, int count, Py_ssize_t used)
+    cdef bint _is_status(self, const Argument* arguments, int count, Py_ssize_t used) noexcept
     cdef int _check_answer(
         self, const Line* line, const Argument* arguments, int count, Py_ssize_t used
     ) except -1

@@ -18,6 +18,7 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from dataclasses import dataclass
 
+from penstock.client.delivered import flow_reply
 from penstock.errors import FormatError
 
 from penstock.protocol.operations cimport (
@@ -389,18 +390,21 @@ cdef class Wire:
             self.start += used
 
     def request_many(self, bytes subject not None, bytes inbox not None, bytes payload not None,
-                     int64_t in_flight, int64_t[::1] latencies_ns not None, int64_t spread=0):
+                     int64_t in_flight, int64_t[::1] latencies_ns not None, int64_t spread=0,
+                     int64_t groups=1):
         """Send a request for each place in `latencies_ns`, and put there how long it took.
 
         At most `in_flight` wait for their answer at a time. Answers come to `inbox`, a dot and the
         place, where the caller has subscribed. With `spread` each subject ends in a number below
-        it, and one request after the other goes somewhere else. For benches.
+        it, and one request after the other goes somewhere else; with `groups` in a group's number,
+        a dot and that number, which says the group. For benches.
         """
         cdef Line line
         cdef Argument[ARGUMENTS_MAX] arguments
         cdef int count = 0
         cdef Py_ssize_t used
         cdef int64_t place, asked = 0, answered = 0, total = latencies_ns.shape[0]
+        cdef int64_t ending
         cdef bytes before = b"PUB %b" % subject
         cdef bytes between = b" %b." % inbox
         cdef bytes after = b" %d\r\n%b\r\n" % (len(payload), payload)
@@ -409,7 +413,11 @@ cdef class Wire:
             while asked < total and asked - answered < in_flight:
                 self.put(<const char*>before, len(before))
                 if spread:
-                    self.put(number, put_number(number, asked * SPREAD_STEP % spread))
+                    ending = asked * SPREAD_STEP % spread
+                    if groups > 1:
+                        self.put(number, put_number(number, ending % groups))
+                        self.put(".", 1)
+                    self.put(number, put_number(number, ending))
                 self.put(<const char*>between, len(between))
                 self.put(number, put_number(number, asked))
                 self.put(<const char*>after, len(after))
@@ -430,6 +438,55 @@ cdef class Wire:
             else:
                 self.note(&line)
             self.start += used
+
+    def consume_many(self, int64_t wanted, bytes ack not None, bytes ask not None=b"",
+                     int64_t batch=0, int64_t in_flight=1):
+        """Wait until `wanted` messages of a JetStream consumer have passed; for benches.
+
+        `ack` is published to each one's reply subject, b"" for none. `ask` is the frame of a pull
+        request for `batch` messages, which divides `wanted`; `in_flight` of them wait at a time.
+        Without it the consumer pushes by itself. Flow control is answered; any other status is
+        RefusedByServer, since who is promised messages is not told to wait.
+        """
+        cdef Line line
+        cdef Argument[ARGUMENTS_MAX] arguments
+        cdef int count = 0
+        cdef Py_ssize_t used
+        cdef int64_t seen = 0, asked = 0
+        cdef bytes rest = b" %d\r\n%b\r\n" % (len(ack), ack)
+        cdef bint acks = len(ack) > 0
+        while seen < wanted:
+            while batch and asked < wanted and asked - seen <= (in_flight - 1) * batch:
+                self.put(<const char*>ask, len(ask))
+                asked += batch
+            used = self.step(&line, arguments, &count)
+            if used == 0:
+                self.send()
+                self.fill()
+                continue
+            if line.operation != OP_MSG and line.operation != OP_HMSG:
+                self.note(&line)
+            elif line.operation == OP_MSG or not self._is_status(arguments, count, used):
+                seen += 1
+                if acks and count == (5 if line.operation == OP_HMSG else 4):
+                    self.put("PUB ", 4)
+                    self.put(arguments[2].text, arguments[2].size)
+                    self.put(<const char*>rest, len(rest))
+                    if self.out_used >= SEND_AT:
+                        self.send()
+            else:
+                reply = flow_reply(self.message(&line, arguments, count, used))
+                if reply:
+                    self.publish(reply, b"")
+                    self.send()
+            self.start += used
+        self.send()
+
+    cdef bint _is_status(self, const Argument* arguments, int count, Py_ssize_t used) noexcept:
+        # A status stands behind the version, where stored headers have a line end.
+        cdef int64_t size = parse_size(&arguments[count - 1])
+        cdef const uint8_t* body = self.data + self.start + used - 2 - size
+        return size >= 12 and memcmp(body, b"NATS/1.0 ", 9) == 0
 
     cdef int _check_answer(
         self, const Line* line, const Argument* arguments, int count, Py_ssize_t used

@@ -21,9 +21,16 @@ class AccountConsumers:
     """One account's consumers; see the module."""
 
     def __init__(
-        self, account: AccountStreams, keeper: StateKeeper, unique_id: Callable[[], str]
+        self,
+        account: AccountStreams,
+        keeper: StateKeeper,
+        unique_id: Callable[[], str],
+        *,
+        sends_long: bool,
     ) -> None:
+        """With `sends_long` the subjects of acknowledgements tell of the domain and the account."""
         self._account = account
+        self._sends_long = sends_long
         self._keeper = keeper
         self._unique_id = unique_id
         self._interest = InterestWatch(account.sublist)
@@ -41,6 +48,8 @@ class AccountConsumers:
                 self._interest,
                 account_name=self._account.name,
                 long_name=self._long_name,
+                sends_long=self._sends_long,
                 unique_id=self._unique_id,
+                streams=self._account.streams,
             )
             consumers.recover()

@@ -25,6 +25,7 @@ from penstock.consumer.config import AckPolicy
 from penstock.documents.decoding import decode
 from penstock.documents.shapes import DurationNs
 from penstock.errors import InvalidDocument
+from penstock.limits import CONSUMER_TIME_NS_MAX
 from penstock.stream.headers import value_of
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Acks:
             if consumer.pending.ack(about.stream_seq):
                 consumer.on_done([about.stream_seq])
             else:
-                consumer.consumers.on_late(about.stream_seq)
+                consumer.consumers.on_late(consumer, about.stream_seq)
         else:
             consumer.on_done(self._acknowledge_all(about))
         consumer.remember(reply)
@@ -153,9 +154,15 @@ class Acks:
             "deliveries": about.deliveries,
         }
 
-    def terminate(self, about: About, reason: str, reply: bytes | None = None) -> None:
-        """Never deliver a message again."""
-        self._acknowledge(about, reply, is_sampled=False)
+    def terminate(
+        self, about: About, reason: str, reply: bytes | None = None, *, is_gone: bool = False
+    ) -> None:
+        """Never deliver a message again; one that `is_gone` is not in the stream any more."""
+        letters = None if is_gone else self._consumer.letters
+        if letters is not None and letters.owe_terminated(about.stream_seq, reason):
+            self._consumer.remember(reply)
+        else:
+            self._acknowledge(about, reply, is_sampled=False)
         why = {"reason": reason} if reason else {}
         self._consumer.advise("MSG_TERMINATED", "terminated", self._fields(about) | why)
 
@@ -181,13 +188,16 @@ class Acks:
                 text = delay[:64].decode("utf-8", "replace")
                 consumer.log("WRN", f"bad NAK delay value: {text!r}")
             else:
-                now_ns = consumer.host.clock.now_ns()
-                consumer.put_off(about.stream_seq, now_ns - consumer.config.ack_wait + delay_ns)
+                now_ns = consumer.clock.now_ns()
+                due_ns = max(0, min(now_ns + delay_ns, CONSUMER_TIME_NS_MAX))
+                consumer.put_off(about.stream_seq, due_ns - pending.waits_ns[0])
                 return
         consumer.deliver_again([about.stream_seq])
 
     def _progress(self, stream_seq: int) -> None:
-        self._consumer.put_off(stream_seq, self._consumer.host.clock.now_ns())
+        # One that is going to be delivered again still is: its client was too late.
+        if not self._consumer.pending.is_queued(stream_seq):
+            self._consumer.put_off(stream_seq, self._consumer.clock.now_ns())
 
 
 def _read_delay(text: bytes) -> int:

@@ -65,7 +65,12 @@ class Archived(NamedTuple):
 def entry_of(
     name: str, config: ConsumerConfig, state: ConsumerState, *, last_seq: int, now_ns: int
 ) -> ArchiveEntry:
-    """Archive a consumer of a stream that ends at a sequence."""
+    """Archive a consumer of a stream that ends at a sequence.
+
+    The archive cannot tell of a message that others were delivered before: what follows on the
+    first of these counts as not delivered, and will be delivered again.
+    """
+    last_seq = min(last_seq, min(state.held, default=last_seq + 1) - 1)
     delivered, floor = state.delivered, state.ack_floor
     archived = ArchivedState(
         ArchivedPlace(delivered.consumer_seq, min(delivered.stream_seq, last_seq)),

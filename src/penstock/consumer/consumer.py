@@ -7,7 +7,8 @@ are sent by compiled code, many at a time; the others one by one.
 
 What always holds: nothing is delivered that is not durable; at most `max_ack_pending` messages are
 out unacknowledged; what was delivered and not acknowledged is delivered again, also after a
-restart, until it is, or was delivered `max_deliver` times.
+restart, until it is, or was delivered `max_deliver` times. `letters` and `keys` are there only
+where the consumer's metadata asks for them.
 
 One thread: the event loop's.
 """
@@ -18,16 +19,18 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.consumer.ack_door import AckDoor
-from penstock.consumer.acks import GONE_REASON, About, Acks
+from penstock.consumer.ack_door import KEEP, REMOVE, REMOVE_UNNEEDED, AckDoor
+from penstock.consumer.acks import About, Acks
 from penstock.consumer.config import AckPolicy, ConsumerConfig
 from penstock.consumer.counting import PendingCount
+from penstock.consumer.dead_letters import changed_letters, new_letters
 from penstock.consumer.delivery import Courier
 from penstock.consumer.demand import Outlet, status
 from penstock.consumer.describing import describe
 from penstock.consumer.folders import ConsumerFolder
 from penstock.consumer.info import ConsumerInfo
 from penstock.consumer.keeping import Snapshot
+from penstock.consumer.key_order import new_keys
 from penstock.consumer.pending import Pending
 from penstock.consumer.pulling import PullOutlet
 from penstock.consumer.pumping import Pump
@@ -36,21 +39,18 @@ from penstock.consumer.redelivery import Redelivery
 from penstock.consumer.starting import Start, checked_reset
 from penstock.documents.times import ZERO_TIME, Instant
 from penstock.format.consumer_state import ConsumerState
-from penstock.routing.hub import Service
-from penstock.routing.sublist import Receiver, Subscription
+from penstock.limits import CONSUMER_WAIT_NS_MAX
 from penstock.stream.config import RetentionPolicy
 from penstock.subjects import SubjectFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.consumer.registry import StreamConsumers
 
-ACK_PREFIX = "$JS.ACK."
-NEXT_PREFIX = "$JS.API.CONSUMER.MSG.NEXT."
-DOOR_SUBSCRIPTIONS = 2
-"""Those for acknowledgements, which come first."""
-
+_DISPOSALS = {
+    RetentionPolicy.LIMITS: KEEP,
+    RetentionPolicy.WORK_QUEUE: REMOVE,
+    RetentionPolicy.INTEREST: REMOVE_UNNEEDED,
+}
 _TIMER_S_MAX = 86_400.0
 """A timer a day at the most: the wall clock may be set meanwhile."""
 
@@ -64,12 +64,12 @@ class Consumer:
         "_is_pump_due",
         "_is_resting",
         "_pump",
-        "_subscriptions",
         "_timer",
         "_timer_ns",
         "acks",
         "again",
         "chosen",
+        "clock",
         "config",
         "consumers",
         "counting",
@@ -79,8 +79,10 @@ class Consumer:
         "folder",
         "host",
         "is_closed",
+        "keys",
         "last_acked_ns",
         "last_delivered_ns",
+        "letters",
         "name",
         "outlet",
         "pending",
@@ -101,6 +103,7 @@ class Consumer:
         self.consumers = consumers
         self.stream = consumers.stream
         self.host = consumers.host
+        self.clock = consumers.clock
         self.name = name
         self.config = config
         self.created = created
@@ -122,30 +125,32 @@ class Consumer:
         """Messages to be delivered again, before all others."""
 
         self.counting = PendingCount(self.stream.store, self.subjects)
+        self.keys = new_keys(self)
+        self.letters = new_letters(self)
         self.last_delivered_ns = 0
         self.last_acked_ns = 0
-        prefix = f"{ACK_PREFIX}{self.stream.name}.{name}.".encode()
+        encoded = name.encode()
+        prefix = b"%b%b." % (consumers.reply_start, encoded)
         self.courier = Courier(self.host.hub, self.stream.sublist, prefix)
-        long_prefix = f"{ACK_PREFIX}{consumers.long_name}.{self.stream.name}.{name}.".encode()
-        self._door = AckDoor(self.host.hub, self, self.pending, prefix, long_prefix)
+        self._door = AckDoor(self.host.hub, self, self.pending, encoded)
         self.acks = Acks(self)
         self.outlet: Outlet = PushOutlet(self) if config.is_push else PullOutlet(self)
         self._pump = Pump(self)
-        self._subscriptions: list[Subscription] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         self._is_pump_due = False
         self._configure()
 
     def _configure(self) -> None:
-        config = self.config
-        self._door.is_plain = (
-            config.ack_policy is AckPolicy.EXPLICIT
-            and self.stream.config.retention is RetentionPolicy.LIMITS
-            and not config.sample_percent
-        )
+        config, door = self.config, self._door
+        door.is_open = config.ack_policy not in (AckPolicy.NONE, AckPolicy.FLOW_CONTROL)
+        is_explicit = config.ack_policy is AckPolicy.EXPLICIT
+        door.is_plain = is_explicit and not config.sample_percent and self.keys is None
+        door.disposal = _DISPOSALS[self.stream.config.retention]
+        door.needs_by_floor = not is_explicit
+        door.is_filtered = self.subjects is not None or self.keys is not None
         self._pump.configure()
-        self._is_resting = self.is_paused(self.host.clock.now_ns())
+        self._is_resting = self.is_paused(self.clock.now_ns())
 
     # Beginning
 
@@ -162,8 +167,10 @@ class Consumer:
         # A stream that lost its end gives these sequences out again.
         top = min(state.delivered.stream_seq, last_seq)
         floor = min(state.ack_floor.stream_seq, top)
+        # A wall clock that was set back meanwhile must not make it wait for longer.
+        back_ns = max(self.stream.store.state().last_time_ns - self.clock.now_ns(), 0)
         entries = [
-            (seq, delivery.consumer_seq, delivery.timestamp_ns)
+            (seq, delivery.consumer_seq, delivery.timestamp_ns - back_ns)
             for seq, delivery in sorted(state.pending.items())
             if seq <= top
         ]
@@ -174,26 +181,27 @@ class Consumer:
             entries,
             redelivered,
         )
+        if self.letters is not None:
+            self.letters.recover(
+                {seq: each for seq, each in state.letters.items() if seq in self.pending}
+            )
+        if self.keys is not None:
+            self.keys.recover(seq for seq in state.held if seq <= top)
         self.cursor = max(top + 1, self.stream.store.state().first_seq)
+
+    def keep(self, config: ConsumerConfig) -> None:
+        """Have a configuration for it on stable storage; raises OSError. Any thread."""
+        if self.folder is not None:
+            # Its place is part of what it is: after a restart it must not be looked for again.
+            self.folder.write(self.name, config, self.created, start_seq=self.start_seq)
 
     def start(self) -> None:
         """Listen to clients, and deliver."""
-        name = f"{self.stream.name}.{self.name}.>"
-        for sid, start in ((b"1", ACK_PREFIX), (b"2", f"{ACK_PREFIX}{self.consumers.long_name}.")):
-            self.subscribe(Subscription(self._door, f"{start}{name}".encode(), sid))
+        self.consumers.door.add(self._door)
         self.outlet.start()
+        if self.letters is not None:
+            self.letters.start()
         self.pump_soon()
-
-    def subscribe(self, subscription: Subscription) -> None:
-        """Listen to a subject for as long as the consumer is there."""
-        self.stream.sublist.insert(subscription)
-        self._subscriptions.append(subscription)
-
-    def subscribe_next(self, callback: Callable[[bytes, bytes | None, bytes, bytes], None]) -> None:
-        """Listen to requests for messages."""
-        receiver: Receiver = Service(callback)
-        subject = f"{NEXT_PREFIX}{self.stream.name}.{self.name}".encode()
-        self.subscribe(Subscription(receiver, subject, b"3"))
 
     def stop(self, reason: str = "") -> None:
         """Deliver no more; whoever waits is told the reason, unless it is empty."""
@@ -201,15 +209,13 @@ class Consumer:
             return
         self.is_closed = True
         self.outlet.stop(reason)
-        self._unsubscribe(keep=0)
+        if self.letters is not None:
+            self.letters.stop()
+        self.consumers.door.remove(self._door)
         if self._timer is not None:
             self._timer.cancel()
         self.consumers.hungry.pop(self, None)
-
-    def _unsubscribe(self, *, keep: int) -> None:
-        for subscription in self._subscriptions[keep:]:
-            self.stream.sublist.remove(subscription)
-        del self._subscriptions[keep:]
+        self.consumers.expecting.pop(self, None)
 
     def update(self, config: ConsumerConfig) -> None:
         """Go over to another configuration, which was checked."""
@@ -217,13 +223,20 @@ class Consumer:
         if config.filters != old.filters:
             self.subjects = _filter_of(config)
             self.counting = PendingCount(self.stream.store, self.subjects)
+            if self.keys is not None:
+                self.keys.review()
+        self.letters = changed_letters(self)
         if _waits_of(config) != self.pending.waits_ns:
             self.pending.wait(_waits_of(config))
         if config.deliver_subject != old.deliver_subject:
             self.outlet.stop("")
-            self._unsubscribe(keep=DOOR_SUBSCRIPTIONS)
             self.outlet = PushOutlet(self)
             self.outlet.start()
+            # Whoever listens there has seen nothing of what is out.
+            seqs = [seq for seq, _, _ in self.pending.entries()]
+            self._pump.expire(
+                [seq for seq in seqs if self.letters is None or seq not in self.letters]
+            )
         self._configure()
         self.pump_soon()
 
@@ -235,23 +248,40 @@ class Consumer:
         limit = self.config.max_ack_pending
         return 0 < limit <= len(self.pending) and not self.pending.expects_none
 
+    def paused_until_ns(self, now_ns: int) -> int:
+        """Tell until when it delivers nothing, where that is still to come; 0 where it is not."""
+        until = self.config.pause_until
+        if until is None:
+            return 0
+        # Somebody has said that by the wall clock.
+        until_ns = until.time_ns - self.clock.ahead_ns()
+        return until_ns if until_ns > now_ns else 0
+
     def is_paused(self, now_ns: int) -> bool:
         """Whether it delivers nothing until some later time."""
-        until = self.config.pause_until
-        return until is not None and now_ns < until.time_ns
+        return self.paused_until_ns(now_ns) > 0
 
     def num_pending(self) -> int:
         """Give how many messages it has still to deliver for the first time."""
-        return len(self.chosen) + self.counting.count(self.cursor)
+        held = 0 if self.keys is None else len(self.keys)
+        return len(self.chosen) + held + self.counting.count(self.cursor)
 
     def deliverable_count(self) -> int:
         """Give how many messages it has still to deliver."""
-        return self.num_pending() + len(self.again)
+        # One that was acknowledged while it waited does not count.
+        return self.num_pending() + self.again.keep(self.pending.is_queued)
+
+    @property
+    def has_deliverable(self) -> bool:
+        """Whether any message may be delivered now."""
+        if self.again.keep(self.pending.is_queued):
+            return True
+        return not self.is_at_ack_limit and self.num_pending() > 0
 
     def pending_since_ns(self, stream_seq: int) -> int:
         """Give how long ago a pending message was delivered."""
         time_ns = self.pending.time_of(stream_seq)
-        return 0 if time_ns is None else self.host.clock.now_ns() - time_ns
+        return 0 if time_ns is None else self.clock.now_ns() - time_ns
 
     def needs(self, stream_seq: int, subject: bytes) -> bool:
         """Whether a message of the stream must be kept for it."""
@@ -260,6 +290,8 @@ class Consumer:
         if self.config.ack_policy is not AckPolicy.EXPLICIT:
             return stream_seq > self.pending.floor_stream_seq
         if stream_seq >= self.cursor or stream_seq in self.pending:
+            return True
+        if self.keys is not None and stream_seq in self.keys:
             return True
         # Given up after its last delivery: it stays until somebody removes it.
         return stream_seq in self.pending.redelivered
@@ -276,6 +308,9 @@ class Consumer:
             (pending.floor_consumer_seq, pending.floor_stream_seq),
             pending.packed(),
             dict(pending.redelivered),
+            ahead_ns=self.clock.ahead_ns(),
+            held=frozenset() if self.keys is None else self.keys.held,
+            letters={} if self.letters is None else self.letters.copy(),
         )
 
     # What clients do
@@ -296,7 +331,7 @@ class Consumer:
 
     def on_acks(self, count: int) -> None:
         """Deliveries were acknowledged; the compiled half calls this at the end of a buffer."""
-        self.last_acked_ns = self.host.clock.now_ns()
+        self.last_acked_ns = self.clock.now_ns()
         self.consumers.keeper.mark(self)
         limit = self.config.max_ack_pending
         if 0 < limit <= len(self.pending) + count:
@@ -306,8 +341,10 @@ class Consumer:
         """Messages are done with: forget them, and let the stream forget them."""
         if not stream_seqs:
             return
-        self.last_acked_ns = self.host.clock.now_ns()
+        self.last_acked_ns = self.clock.now_ns()
         self.consumers.on_done(stream_seqs)
+        if self.keys is not None and self.keys.free(stream_seqs):
+            self.pump_soon()
 
     def remember(self, reply: bytes | None = None) -> None:
         """Have the consumer's progress kept; answer `reply` when it is on stable storage."""
@@ -326,6 +363,8 @@ class Consumer:
 
     def put_off(self, stream_seq: int, time_ns: int) -> None:
         """Have the wait for a pending message begin at a time."""
+        if self.letters is not None and stream_seq in self.letters:
+            return
         if self.pending.is_queued(stream_seq):
             self.again.remove(stream_seq)
         if self.pending.put_off(stream_seq, time_ns):
@@ -347,6 +386,10 @@ class Consumer:
         )
         self.again.clear()
         self.chosen.clear()
+        if self.letters is not None:
+            self.letters.forget()
+        if self.keys is not None:
+            self.keys.forget()
         self.cursor = stream_seq
         self.pending.start_at(stream_seq)
         self.last_delivered_ns = self.last_acked_ns = 0
@@ -361,21 +404,6 @@ class Consumer:
             self.outlet.unpin("admin")
 
     # What becomes of the stream
-
-    def on_purged(self, first_seq: int) -> None:
-        """The stream was purged; it begins at a sequence now."""
-        self.counting.forget()
-        self.cursor = max(self.cursor, first_seq)
-        gone = [seq for seq, _, _ in self.pending.entries() if not self.consumers.has(seq)]
-        self.pending.pass_over(gone, self.cursor)
-        self.consumers.keeper.mark(self)
-        self.pump_soon()
-
-    def on_removed(self, stream_seq: int) -> None:
-        """A message was removed from the stream."""
-        self.counting.forget()
-        if stream_seq in self.pending:
-            self.lost(stream_seq, self.pending.redelivered.get(stream_seq, 0) + 1)
 
     def on_stream_config(self) -> None:
         """The stream has another configuration."""
@@ -396,6 +424,8 @@ class Consumer:
             self.consumers.hungry[self] = None
         else:
             self.consumers.hungry.pop(self, None)
+        if len(self.pending):
+            self.consumers.expecting.setdefault(self, self.consumers.gone_count)
 
     def pump_soon(self) -> None:
         """Deliver what can be delivered, once everything else had its turn."""
@@ -412,13 +442,13 @@ class Consumer:
         """Wait no more for a message that was delivered as often as it may be."""
         fields = {"stream_seq": stream_seq, "deliveries": deliveries}
         self.advise("MAX_DELIVERIES", "max_deliver", fields)
+        if self.letters is not None:
+            self.letters.owe(stream_seq, deliveries)
+            return
         self.pending.give_up(stream_seq)
+        if self.keys is not None and self.keys.free((stream_seq,)):
+            self.pump_soon()
         self.consumers.keeper.mark(self)
-
-    def lost(self, stream_seq: int, deliveries: int) -> None:
-        """Be done with a pending message that is no longer in the stream."""
-        consumer_seq = self.pending.consumer_seq_of(stream_seq)
-        self.acks.terminate(About(deliveries, stream_seq, consumer_seq), GONE_REASON)
 
     # Time
 
@@ -427,7 +457,7 @@ class Consumer:
         due_ns = self._pump.due_ns()
         if due_ns is None:
             return
-        now_ns = self.host.clock.now_ns()
+        now_ns = self.clock.now_ns()
         if self._timer is not None:
             if self._timer_ns <= due_ns:
                 return
@@ -440,7 +470,7 @@ class Consumer:
         self._timer = None
         if self.is_closed:
             return
-        now_ns = self.host.clock.now_ns()
+        now_ns = self.clock.now_ns()
         if self._is_resting and not self.is_paused(now_ns):
             self._is_resting = False
             self.advise_pause()
@@ -479,7 +509,7 @@ class Consumer:
 
     def advise_pause(self) -> None:
         """Tell whoever listens that it rests, or goes on."""
-        is_paused = self.is_paused(self.host.clock.now_ns())
+        is_paused = self.is_paused(self.clock.now_ns())
         until = self.config.pause_until or ZERO_TIME
         fields = {"paused": is_paused, "pause_until": str(until)}
         self.advise("PAUSE", "consumer_pause", fields)
@@ -494,4 +524,6 @@ def _filter_of(config: ConsumerConfig) -> SubjectFilter | None:
 
 
 def _waits_of(config: ConsumerConfig) -> tuple[int, ...]:
-    return config.backoff or (max(config.ack_wait, 1),)
+    # Without a wait, which is so with flow control, nothing is delivered again.
+    waits_ns = config.backoff or (config.ack_wait or CONSUMER_WAIT_NS_MAX,)
+    return tuple(min(each, CONSUMER_WAIT_NS_MAX) for each in waits_ns)

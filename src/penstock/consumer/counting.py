@@ -41,10 +41,10 @@ class PendingCount:
 
     def count(self, place: int) -> int:
         """Give how many wanted messages there are from a place on."""
-        state = self._store.state()
-        if place > state.last_seq:
+        if place > self._store.last_seq:
             self._up_to = 0
             return 0
+        state = self._store.state()
         removed_behind = state.deleted != self._deleted or state.first_seq > place
         if self._up_to == 0 or self._place != place or removed_behind:
             self._total = self._store.count_pending(self.subjects, place)

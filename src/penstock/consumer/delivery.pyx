@@ -32,11 +32,20 @@ cdef enum:
     BACKLOG_MAX = 4194304
 
 
-cdef bytes _join(const Record* record):
-    # Headers and payload behind each other; in a record the payload's length stands between them.
-    cdef bytes joined = PyBytes_FromStringAndSize(
-        NULL, record.headers_size + record.payload_size
-    )
+cdef bytes _show(const Record* record, Frame* frame):
+    # Put a record's parts into a frame. Headers and payload are to lie behind each other; in a
+    # record the payload's length stands between them, so that both are copied: what is given, if
+    # anything, has them.
+    cdef bytes joined
+    frame.subject = record.subject
+    frame.subject_size = record.subject_size
+    frame.headers_size = record.headers_size
+    frame.payload_size = record.headers_size + record.payload_size
+    frame.payload = record.payload
+    if not record.headers_size:
+        return None
+    joined = PyBytes_FromStringAndSize(NULL, frame.payload_size)
+    frame.payload = <const uint8_t*>PyBytes_AS_STRING(joined)
     memcpy(PyBytes_AS_STRING(joined), record.headers, record.headers_size)
     memcpy(
         PyBytes_AS_STRING(joined) + record.headers_size, record.payload, record.payload_size
@@ -108,19 +117,22 @@ cdef class Courier:
     def run(self, Outtake outtake not None, bytes target not None, SubjectFilter subjects, *,
             uint64_t cursor, uint64_t until, int64_t count_max, int64_t bytes_max,
             bint first_goes, uint64_t consumer_seq, uint64_t num_pending,
-            Pending pending not None, int64_t now_ns):
+            Pending pending not None, int64_t now_ns, list targets=None):
         """Send the messages from `cursor` on to `target`; tell why it came to an end.
 
         At most `count_max` messages with a size of `bytes_max` together (-1: any), but a first one
         whatever its size if it `first_goes`; none above `until`. `consumer_seq` is that of the
         first; `num_pending` counts what is wanted from `cursor` on. What is sent is noted as
-        `pending`.
+        `pending`. Where there are several `targets`, they are sent one message each in turn.
         """
         cdef Matches found = self.sublist.match(target, len(target))
+        cdef list in_turn = None
+        cdef Py_ssize_t place = 0
         cdef Frame frame
         cdef Taken taken
         cdef int64_t size
-        cdef bytes joined
+        # Alive for as long as the frame points into it.
+        cdef bytes _joined
         self.cursor = cursor
         self.sent = self.sent_bytes = 0
         if not found.plain and not found.queues:
@@ -128,6 +140,9 @@ cdef class Courier:
         if outtake.block is not None or backlog(found) > BACKLOG_MAX:
             # The outtake is taken where this delivery is a consequence of another one.
             return RUN_BEHIND
+        if targets is not None:
+            in_turn = [self.sublist.match(each, len(each)) for each in targets]
+        frame.reply = self.reply
         frame.size_text = frame.headers_text = NULL
         frame.size_text_size = frame.headers_text_size = 0
         outtake.begin(subjects, cursor, until)
@@ -141,22 +156,16 @@ cdef class Courier:
                 if taken == TAKEN_UNREAD:
                     return RUN_UNREAD
                 num_pending -= num_pending > 0
-                frame.subject = outtake.record.subject
-                frame.subject_size = outtake.record.subject_size
-                frame.reply = self.reply
                 frame.reply_size = self._write_reply(
                     1, outtake.seq, consumer_seq, outtake.record.timestamp_ns, num_pending
                 )
-                frame.headers_size = outtake.record.headers_size
-                frame.payload_size = outtake.record.headers_size + outtake.record.payload_size
-                if frame.headers_size:
-                    joined = _join(&outtake.record)
-                    frame.payload = <const uint8_t*>PyBytes_AS_STRING(joined)
-                else:
-                    frame.payload = outtake.record.payload
+                _joined = _show(&outtake.record, &frame)
                 size = frame.subject_size + frame.reply_size + frame.payload_size
                 if 0 <= bytes_max < self.sent_bytes + size and (self.sent or not first_goes):
                     return RUN_BYTES
+                if in_turn is not None:
+                    found = <Matches>in_turn[place]
+                    place = (place + 1) % len(in_turn)
                 if not route_to(self.hub, found, None, &frame):
                     return RUN_NOBODY
                 pending.note(outtake.seq, consumer_seq, now_ns)
@@ -165,7 +174,7 @@ cdef class Courier:
                 self.cursor = outtake.seq + 1
                 self.sent += 1
                 self.sent_bytes += size
-                if self.sent & 63 == 0 and backlog(found) > BACKLOG_MAX:
+                if (in_turn is not None or self.sent & 63 == 0) and backlog(found) > BACKLOG_MAX:
                     return RUN_BEHIND
         finally:
             outtake.end()

@@ -26,6 +26,10 @@ class Demand(NamedTuple):
     first_goes: bool = False
     """A first message may have more bytes than that."""
 
+    targets: list[bytes] | None = None
+    """Several subjects, `target` first, that are sent one message each in turn; `count_max` is then
+    for all of them together."""
+
     header: tuple[bytes, bytes] | None = None
     """One that every message gets beside its own."""
 

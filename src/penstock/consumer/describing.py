@@ -21,7 +21,8 @@ def describe(consumer: Consumer, now_ns: int) -> ConsumerInfo:
     pending = consumer.pending
     outlet = consumer.outlet
     until = consumer.config.pause_until
-    is_paused = consumer.is_paused(now_ns)
+    is_paused = until is not None and now_ns < until.time_ns
+    ahead_ns = consumer.clock.ahead_ns()
     return ConsumerInfo(
         stream_name=consumer.stream.name,
         name=consumer.name,
@@ -30,12 +31,12 @@ def describe(consumer: Consumer, now_ns: int) -> ConsumerInfo:
         delivered=SequenceInfo(
             pending.delivered_consumer_seq,
             pending.delivered_stream_seq,
-            _instant(consumer.last_delivered_ns),
+            _instant(consumer.last_delivered_ns, ahead_ns),
         ),
         ack_floor=SequenceInfo(
             pending.floor_consumer_seq,
             pending.floor_stream_seq,
-            _instant(consumer.last_acked_ns),
+            _instant(consumer.last_acked_ns, ahead_ns),
         ),
         num_ack_pending=len(pending),
         # Where nothing is ever delivered again, it would only confuse.
@@ -44,19 +45,20 @@ def describe(consumer: Consumer, now_ns: int) -> ConsumerInfo:
         num_pending=consumer.num_pending(),
         push_bound=isinstance(outlet, PushOutlet) and outlet.is_active,
         paused=is_paused,
-        pause_remaining=until.time_ns - now_ns if is_paused and until is not None else 0,
+        pause_remaining=until.remaining_ns(now_ns) if is_paused and until is not None else 0,
         ts=Instant(now_ns),
         priority_groups=_groups(consumer),
     )
 
 
-def _instant(time_ns: int) -> Instant | None:
-    return Instant(time_ns) if time_ns else None
+def _instant(time_ns: int, ahead_ns: int) -> Instant | None:
+    return Instant(time_ns + ahead_ns) if time_ns else None
 
 
 def _groups(consumer: Consumer) -> tuple[PriorityGroupState, ...]:
     outlet = consumer.outlet
     if not consumer.config.priority_groups or not isinstance(outlet, PullOutlet):
         return ()
-    pinned = Instant(outlet.pinned_ns) if outlet.pin_id else ZERO_TIME
+    ahead_ns = consumer.clock.ahead_ns()
+    pinned = Instant(outlet.pinned_ns + ahead_ns) if outlet.pin_id else ZERO_TIME
     return (PriorityGroupState(consumer.config.priority_groups[0], outlet.pin_id, pinned),)

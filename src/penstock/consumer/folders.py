@@ -1,6 +1,7 @@
 """A consumer's folder: its configuration as a document, and what it must remember.
 
-    consumer.json    the configuration, the name, when the consumer was made, where it began
+    consumer.json    the configuration, the name, when the consumer was made, where it began;
+                     sealed where the store has a key
     state            delivered, acknowledged, pending: see `format.consumer_state`
 
 What always holds: both are replaced as a whole. The document is on stable storage before anybody is
@@ -21,12 +22,19 @@ from penstock.documents.decoding import decode
 from penstock.documents.encoding import encode
 from penstock.documents.shapes import Int, Uint64
 from penstock.documents.times import Instant
-from penstock.errors import FormatError, InvalidDocument, StreamOffline, UnsupportedVersion
+from penstock.errors import (
+    FormatError,
+    InvalidDocument,
+    StreamOffline,
+    UnsupportedVersion,
+    WrongKey,
+)
 from penstock.format.consumer_state import (
     ConsumerState,
     decode_consumer_state,
     encode_consumer_state,
 )
+from penstock.format.sealed_document import DocumentKeys
 from penstock.limits import CONSUMER_STATE_BYTES_MAX
 from penstock.store.vfs import FileSystem, remove_tree, write_atomically
 from penstock.stream.folders import DOCUMENT_BYTES_MAX
@@ -53,6 +61,29 @@ class ConsumerFolder(msgspec.Struct, frozen=True):
     files: FileSystem
     path: str
     unique: Callable[[], str]
+    stream: str = ""
+    """The name of the stream, to which a sealed document is bound."""
+
+    keys: DocumentKeys = DocumentKeys()
+
+    @property
+    def _which(self) -> bytes:
+        return f"{DOCUMENT_NAME}/{os.path.basename(self.path)}".encode()
+
+    def _sealed(self, document: ConsumerDocument) -> bytes:
+        return self.keys.seal(
+            encode(document),
+            stream=self.stream.encode(),
+            which=self._which,
+            random_bytes=os.urandom,
+        )
+
+    def _opened(self, path: str) -> bytes:
+        data = self._read(path, DOCUMENT_BYTES_MAX)
+        try:
+            return self.keys.open(data, stream=self.stream.encode(), which=self._which, path=path)
+        except (FormatError, WrongKey) as error:
+            raise StreamOffline(path, str(error)) from error
 
     def write(self, name: str, config: ConsumerConfig, created: Instant, *, start_seq: int) -> None:
         """Keep the configuration; it is on stable storage when this returns.
@@ -64,7 +95,7 @@ class ConsumerFolder(msgspec.Struct, frozen=True):
         self.files.make_dirs(self.path)
         document = ConsumerDocument(DOCUMENT_VERSION, name, created, start_seq, config)
         path = os.path.join(self.path, DOCUMENT_NAME)
-        write_atomically(self.files, path, encode(document), unique=self.unique())
+        write_atomically(self.files, path, self._sealed(document), unique=self.unique())
         if is_new:
             self.files.sync_dir(parent)
         if is_first:
@@ -79,7 +110,7 @@ class ConsumerFolder(msgspec.Struct, frozen=True):
         """Give what was kept; raises StreamOffline where it cannot be served, and OSError."""
         path = os.path.join(self.path, DOCUMENT_NAME)
         try:
-            document = decode(ConsumerDocument, self._read(path, DOCUMENT_BYTES_MAX), strict=False)
+            document = decode(ConsumerDocument, self._opened(path), strict=False)
         except InvalidDocument as error:
             raise StreamOffline(path, f"not a consumer's document: {error.reason}") from error
         if document.version != DOCUMENT_VERSION:

@@ -13,14 +13,19 @@ One thread: the event loop's. Only `_write` runs in the keeper's own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from penstock.consumer.folders import ConsumerFolder
 from penstock.consumer.pending import unpacked
 from penstock.errors import PenstockError
-from penstock.format.consumer_state import ConsumerState, PendingDelivery, SequencePair
+from penstock.format.consumer_state import (
+    ConsumerState,
+    DeadLetter,
+    PendingDelivery,
+    SequencePair,
+)
 from penstock.limits import CONSUMER_STATE_INTERVAL_S
 
 
@@ -40,7 +45,7 @@ class Remembered(Protocol):
 class Snapshot:
     """What a consumer must remember, packed; unpacking is left to the thread that writes it."""
 
-    __slots__ = ("delivered", "floor", "packed", "redelivered")
+    __slots__ = ("ahead_ns", "delivered", "floor", "held", "letters", "packed", "redelivered")
 
     def __init__(
         self,
@@ -48,27 +53,43 @@ class Snapshot:
         floor: tuple[int, int],
         packed: bytes,
         redelivered: dict[int, int],
+        *,
+        ahead_ns: int,
+        held: Set[int],
+        letters: Mapping[int, DeadLetter],
     ) -> None:
-        """(Consumer, stream) sequences; `packed` as `Pending.packed` gives it."""
+        """(Consumer, stream) sequences; `packed` as `Pending.packed` gives it.
+
+        `ahead_ns` is how far the wall clock is ahead of its times.
+        """
+        self.ahead_ns = ahead_ns
         self.delivered = delivered
         self.floor = floor
         self.packed = packed
         self.redelivered = redelivered
+        self.held = held
+        self.letters = letters
 
     def state(self) -> ConsumerState:
         """Unpack it."""
         consumer_floor, stream_floor = self.floor
         consumer_top, stream_top = self.delivered
+        pending = {
+            stream_seq: PendingDelivery(consumer_seq, time_ns + self.ahead_ns)
+            for stream_seq, consumer_seq, time_ns in unpacked(self.packed)
+            if stream_floor < stream_seq <= stream_top and consumer_seq <= consumer_top
+        }
+        # Where all up to one is acknowledged with a later delivery of it, the first deliveries of
+        # others that are pending may lie below.
+        lowest = min((each.consumer_seq for each in pending.values()), default=consumer_top + 1)
         return ConsumerState(
             SequencePair(*self.delivered),
-            SequencePair(*self.floor),
-            {
-                stream_seq: PendingDelivery(consumer_seq, time_ns)
-                for stream_seq, consumer_seq, time_ns in unpacked(self.packed)
-                if stream_floor < stream_seq <= stream_top
-                and consumer_floor < consumer_seq <= consumer_top
-            },
+            SequencePair(min(consumer_floor, lowest - 1), stream_floor),
+            pending,
             {seq: count for seq, count in self.redelivered.items() if 0 < seq <= stream_top},
+            # What lies above is come to again after a restart.
+            {seq for seq in self.held if stream_floor < seq <= stream_top},
+            {seq: letter for seq, letter in self.letters.items() if seq in pending},
         )
 
 

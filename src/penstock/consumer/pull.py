@@ -13,6 +13,7 @@ One thread: the event loop's.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import msgspec
@@ -47,7 +48,7 @@ class Waiting(msgspec.Struct, eq=False):
 
     reply: bytes
     left: int
-    """Messages that it may still have."""
+    """Messages that it may still have; one that asks for none gets one all the same."""
 
     bytes_left: int = 0
     """Bytes that it may still have; 0 for any."""
@@ -93,7 +94,7 @@ def read_request(reply: bytes, body: bytes, now_ns: int) -> Waiting:
         raise RequestRefused(400, "Bad Request - heartbeat value too large")
     return Waiting(
         reply,
-        max(asked.batch, 1),
+        asked.batch,
         max(asked.max_bytes, 0),
         asked.no_wait,
         now_ns + asked.expires if asked.expires else 0,
@@ -177,6 +178,34 @@ class WaitingQueue:
         while place and self._requests[place - 1].priority > request.priority:
             place -= 1
         self._requests.insert(place, request)
+
+    def plain_ones(self, count_max: int, now_ns: int) -> list[Waiting]:
+        """Give the first ones, as far as they count no bytes and their time is not over."""
+        return list(
+            itertools.takewhile(
+                lambda each: (
+                    not each.bytes_left and not (each.expires_ns and now_ns >= each.expires_ns)
+                ),
+                self._requests[:count_max],
+            )
+        )
+
+    def serve_in_turn(self, requests: int, count: int) -> list[Waiting]:
+        """Note that the first ones had a message each in turn, so many together; give who had some.
+
+        Several rounds are only for all that wait. They go behind the others, or out if done.
+        """
+        others = self._requests[requests:]
+        rounds, rest = (0, count) if others else divmod(count, requests)
+        served = self._requests[:requests] if rounds else self._requests[:rest]
+        for place, request in enumerate(served):
+            had = rounds + (place < rest)
+            request.delivered += had
+            request.left -= had
+        in_order = [*self._requests[rest:requests], *others, *self._requests[:rest]]
+        had_all = {id(request) for request in served if request.left <= 0}
+        self._requests = [each for each in in_order if id(each) not in had_all]
+        return served
 
     def remove(self, request: Waiting) -> None:
         """Take one out."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.consumer.consumer import Consumer
 
 PIN_HEADER = b"Nats-Pin-Id"
+DELETED_REASON = "Consumer Deleted"
 
 
 class PullOutlet:
@@ -34,6 +35,7 @@ class PullOutlet:
         "_one_shots",
         "_pin_ends_ns",
         "_policy",
+        "_sharing",
         "_used_ns",
         "_waiting",
         "pin_id",
@@ -45,8 +47,11 @@ class PullOutlet:
         self._policy = consumer.config.priority_policy
         self._waiting = WaitingQueue(by_priority=self._policy is PriorityPolicy.PRIORITIZED)
         self._one_shots = 0
+        self._sharing = 1
+        """Among how many of them what is sent next is shared out."""
+
         self._due_ns: int | None = None
-        self._used_ns = consumer.host.clock.now_ns()
+        self._used_ns = consumer.clock.now_ns()
         self.pin_id = ""
         self.pinned_ns = 0
         self._pin_ends_ns = 0
@@ -55,7 +60,7 @@ class PullOutlet:
     @property
     def waiting_count(self) -> int:
         """How many requests wait whose clients still listen."""
-        self._review(self._consumer.host.clock.now_ns(), is_at_end=False)
+        self._review(self._consumer.clock.now_ns(), is_at_end=False)
         return len(self._waiting)
 
     @property
@@ -67,7 +72,7 @@ class PullOutlet:
 
     def request(self, reply: bytes, body: bytes) -> None:
         """Take a request for messages, or refuse it."""
-        now_ns = self._consumer.host.clock.now_ns()
+        now_ns = self._consumer.clock.now_ns()
         self._used_ns = now_ns
         try:
             request = read_request(reply, body, now_ns)
@@ -113,6 +118,8 @@ class PullOutlet:
         self._consumer.send_status(reply, status(code, text, more))
 
     def _drop(self, request: Waiting) -> None:
+        # Until now its client was there.
+        self._used_ns = self._consumer.clock.now_ns()
         self._waiting.remove(request)
         self._one_shots -= request.is_one_shot
 
@@ -120,6 +127,9 @@ class PullOutlet:
 
     def demand(self, now_ns: int) -> Demand | None:
         """Tell whose turn it is; None where nobody may have the next message."""
+        if self._policy is PriorityPolicy.PINNED_CLIENT and not self._consumer.has_deliverable:
+            # Nobody is pinned, nor told that his pin is wrong, before there is something to have.
+            return None
         passed = 0
         while self._waiting and passed < max(len(self._waiting), 1):
             request = self._waiting.first
@@ -133,23 +143,37 @@ class PullOutlet:
             elif not self._consumer.courier.has_interest(request.reply):
                 self._drop(request)
             else:
-                return self._demand_of(request)
+                return self._demand_of(request, now_ns)
         return None
 
-    def _demand_of(self, request: Waiting) -> Demand:
+    def _demand_of(self, request: Waiting, now_ns: int) -> Demand:
         is_alone = len(self._waiting) == 1 and self._policy in (
             PriorityPolicy.NONE,
             PriorityPolicy.PRIORITIZED,
         )
+        self._sharing = 1
+        if self._policy is PriorityPolicy.NONE and not is_alone:
+            sharing = self._waiting.plain_ones(self._consumer.num_pending(), now_ns)
+            if len(sharing) > 1:
+                return self._demand_of_all(sharing)
         header = None
         if self._policy is PriorityPolicy.PINNED_CLIENT:
             header = (PIN_HEADER, self.pin_id.encode())
         return Demand(
             request.reply,
-            request.left if is_alone else 1,
+            max(request.left, 1) if is_alone else 1,
             request.bytes_left or -1,
             header=header,
         )
+
+    def _demand_of_all(self, sharing: list[Waiting]) -> Demand:
+        """Have several requests served in turn, at once."""
+        self._sharing = len(sharing)
+        rounds = 1
+        if self._sharing == len(self._waiting):
+            rounds = max(min(request.left for request in sharing), 1)
+        targets = [request.reply for request in sharing]
+        return Demand(targets[0], rounds * self._sharing, targets=targets)
 
     def _may_have(self, request: Waiting) -> bool:
         """Whether a request may be served by the policy; one with a wrong pin is removed."""
@@ -159,7 +183,9 @@ class PullOutlet:
         if self._policy is PriorityPolicy.OVERFLOW and asked is not None:
             if asked.min_pending <= 0 and asked.min_ack_pending <= 0:
                 return True
-            pending, ack_pending = self._consumer.num_pending(), len(self._consumer.pending)
+            # One that is delivered again counts like one that comes for the first time.
+            pending = self._consumer.num_pending() + bool(self._consumer.again)
+            ack_pending = len(self._consumer.pending)
             return (0 < asked.min_pending <= pending) or (0 < asked.min_ack_pending <= ack_pending)
         return True
 
@@ -175,10 +201,16 @@ class PullOutlet:
         return False
 
     def sent(self, count: int, size: int, now_ns: int) -> None:
-        """Messages went to the request whose turn it was."""
+        """Messages went to the request whose turn it was, or to several in turn."""
         self._used_ns = now_ns
         self._is_pin_new = False
-        request = self._waiting.serve(count, size)
+        if self._sharing > 1:
+            for request in self._waiting.serve_in_turn(self._sharing, count):
+                self._note_served(request, now_ns)
+        else:
+            self._note_served(self._waiting.serve(count, size), now_ns)
+
+    def _note_served(self, request: Waiting, now_ns: int) -> None:
         if request.left <= 0:
             self._one_shots -= request.is_one_shot
             if request.bytes_left > 0:
@@ -240,7 +272,10 @@ class PullOutlet:
 
     def used_until_ns(self, now_ns: int) -> int:
         """Tell when the last client was there; now, where one waits."""
-        if self._waiting and self.waiting_count:
+        # Mostly the first one is enough to know: there may be many.
+        if self._waiting and (
+            self._consumer.courier.has_interest(self._waiting.first.reply) or self.waiting_count
+        ):
             return now_ns
         return self._used_ns
 
@@ -249,7 +284,7 @@ class PullOutlet:
     def _pin(self, request: Waiting) -> None:
         consumer = self._consumer
         self.pin_id = consumer.consumers.unique_id()
-        self.pinned_ns = consumer.host.clock.now_ns()
+        self.pinned_ns = consumer.clock.now_ns()
         self._is_pin_new = True
         self._hold_pin(self.pinned_ns)
         request.pin_id = self.pin_id
@@ -279,16 +314,13 @@ class PullOutlet:
     # Coming and going
 
     def start(self) -> None:
-        """Take requests."""
-        self._consumer.subscribe_next(self._asked)
-
-    def _asked(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
-        if reply is not None:
-            self._consumer.request_next(reply, headers, body)
+        """Requests come by themselves."""
 
     def stop(self, reason: str) -> None:
         """Serve no more; whoever waits is told why."""
         for request in self._waiting:
             if reason:
-                self._tell(request.reply, 409, reason)
+                # Whoever may come back to the consumer is told what he did not get.
+                more = b"" if reason == DELETED_REASON else request.counts()
+                self._tell(request.reply, 409, reason, more)
             self._drop(request)

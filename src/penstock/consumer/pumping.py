@@ -22,6 +22,8 @@ from penstock.consumer.delivery import (
     RUN_UNREAD,
 )
 from penstock.consumer.demand import Demand
+from penstock.consumer.rate_limit import RateLimit, rate_limit_of
+from penstock.consumer.removals import on_lost
 from penstock.errors import CorruptStore, RecordNotFound
 from penstock.limits import DELIVERY_TURN_MESSAGES
 from penstock.store.block_files import StoredMessage
@@ -30,6 +32,7 @@ from penstock.stream.headers import with_added, with_value
 
 if TYPE_CHECKING:
     from penstock.consumer.consumer import Consumer
+    from penstock.consumer.key_order import KeyOrder
 
 SIZE_HEADER = b"Nats-Msg-Size"
 _BEHIND_NS = 5_000_000
@@ -47,6 +50,7 @@ class Pump:
         "_is_running",
         "_is_special",
         "_not_before_ns",
+        "_rate_limit",
         "_replay_up_to",
         "_replayed_ns",
         "_size",
@@ -65,6 +69,7 @@ class Pump:
         self._not_before_ns = 0
         """When it may go on, where something holds it up; 0 where nothing does."""
 
+        self._rate_limit: RateLimit | None = None
         self._size = 0
         """Of the message sent last."""
 
@@ -74,6 +79,12 @@ class Pump:
         config = consumer.config
         if config.replay_policy is ReplayPolicy.ORIGINAL and not self._replay_up_to:
             self._replay_up_to = consumer.stream.store.state().last_seq
+        size_max = consumer.stream.config.max_msg_size
+        self._rate_limit = rate_limit_of(
+            self._rate_limit,
+            config.rate_limit_bps,
+            burst_bytes=size_max if size_max > 0 else consumer.host.payload_bytes_max,
+        )
         awaits_each = consumer.stream.config.retention is not RetentionPolicy.LIMITS
         self._is_special = (
             config.headers_only
@@ -95,13 +106,16 @@ class Pump:
             is_at_end = self._turn()
         finally:
             self._is_running = False
-        consumer.outlet.settle(consumer.host.clock.now_ns(), is_at_end=is_at_end)
+        consumer.outlet.settle(consumer.clock.now_ns(), is_at_end=is_at_end)
 
     def _turn(self) -> bool:
         """Send up to a turn's worth of messages; tell whether nothing else was to be sent."""
         consumer = self._consumer
-        now_ns = consumer.host.clock.now_ns()
-        if consumer.is_paused(now_ns) or now_ns < self._not_before_ns:
+        now_ns = consumer.clock.now_ns()
+        if consumer.is_paused(now_ns):
+            # Who does not want to wait is not left waiting for the end of the rest.
+            return True
+        if now_ns < self._not_before_ns:
             return False
         self._not_before_ns = 0
         left = DELIVERY_TURN_MESSAGES
@@ -124,6 +138,8 @@ class Pump:
             return sent
         if consumer.is_at_ack_limit:
             return None
+        if consumer.keys is not None:
+            return self._send_by_key(consumer.keys, demand, now_ns)
         if consumer.chosen:
             return self._send_chosen(demand, now_ns)
         if self._is_special or demand.header is not None or self._is_replaying:
@@ -136,6 +152,9 @@ class Pump:
 
     def _run(self, demand: Demand, count: int, now_ns: int) -> int | None:
         consumer = self._consumer
+        until = consumer.stream.store.durable_seq
+        if consumer.cursor > until:
+            return None
         limit = consumer.config.max_ack_pending
         if limit > 0 and not consumer.pending.expects_none:
             count = min(count, limit - len(consumer.pending))
@@ -145,7 +164,7 @@ class Pump:
             demand.target,
             consumer.subjects,
             cursor=consumer.cursor,
-            until=consumer.stream.store.durable_seq,
+            until=until,
             count_max=count,
             bytes_max=demand.bytes_max,
             first_goes=demand.first_goes,
@@ -153,6 +172,7 @@ class Pump:
             num_pending=consumer.num_pending(),
             pending=consumer.pending,
             now_ns=now_ns,
+            targets=demand.targets,
         )
         sent = courier.sent
         consumer.cursor = courier.cursor
@@ -200,7 +220,7 @@ class Pump:
                 message = consumer.stream.store.load(seq)
             except (RecordNotFound, CorruptStore):
                 consumer.again.drop_first()
-                consumer.lost(seq, deliveries - 1)
+                on_lost(consumer, seq)
                 continue
             if self._send(message, demand, deliveries, now_ns):
                 consumer.again.drop_first()
@@ -224,6 +244,17 @@ class Pump:
         else:
             consumer.chosen.append(seq)
         return 1
+
+    def _send_by_key(self, keys: KeyOrder, demand: Demand, now_ns: int) -> int | None:
+        held = keys.advance()
+        message = keys.upcoming
+        if message is None:
+            return held or None
+        left = max(self._consumer.num_pending() - 1, 0)
+        if self._send(message, demand, 1, now_ns, pending=left):
+            keys.sent(message)
+            self._note_one(message, now_ns)
+        return held + 1
 
     def _send_next(self, demand: Demand, now_ns: int) -> int | None:
         consumer = self._consumer
@@ -290,6 +321,10 @@ class Pump:
         if consumer.courier.is_behind(demand.target):
             self._not_before_ns = now_ns + _BEHIND_NS
             return False
+        limit = self._rate_limit
+        if limit is not None and (wait_ns := limit.wait_ns(size, now_ns)):
+            self._not_before_ns = now_ns + wait_ns
+            return False
         sublist = consumer.stream.sublist
         if not consumer.host.hub.publish_as(sublist, demand.target, subject, reply, headers, body):
             consumer.outlet.nobody()
@@ -298,9 +333,8 @@ class Pump:
             consumer.pending.redelivered[message.seq] = deliveries - 1
         consumer.pending.deliver(message.seq, consumer_seq, now_ns)
         self._size = size
-        if consumer.config.rate_limit_bps:
-            due_ns = size * 8 * 1_000_000_000 // consumer.config.rate_limit_bps
-            self._not_before_ns = now_ns + due_ns
+        if limit is not None:
+            limit.spend(size)
         return True
 
     def _note_one(self, message: StoredMessage, now_ns: int) -> None:
@@ -312,14 +346,18 @@ class Pump:
 
     def look_at_deadlines(self, now_ns: int) -> None:
         """Have delivered again what was not acknowledged in time."""
+        self.expire(self._consumer.pending.take_due(now_ns))
+
+    def expire(self, stream_seqs: list[int]) -> None:
+        """Have pending messages delivered again, unless they are lost or were often enough."""
         consumer = self._consumer
         limit = consumer.config.max_deliver
         first_seq = consumer.stream.store.state().first_seq
         due: list[int] = []
-        for seq in consumer.pending.take_due(now_ns):
+        for seq in stream_seqs:
             deliveries = consumer.pending.redelivered.get(seq, 0) + 1
             if seq < first_seq:
-                consumer.lost(seq, deliveries)
+                on_lost(consumer, seq)
             elif 0 < limit <= deliveries:
                 consumer.give_up(seq, deliveries)
                 consumer.pending.redelivered[seq] = deliveries
@@ -330,15 +368,14 @@ class Pump:
     def due_ns(self) -> int | None:
         """Tell when the timer must go off next."""
         consumer = self._consumer
-        now_ns = consumer.host.clock.now_ns()
+        now_ns = consumer.clock.now_ns()
         times_ns = [consumer.pending.next_due_ns(), consumer.outlet.due_ns()]
         if self._not_before_ns:
             times_ns.append(self._not_before_ns)
-        if consumer.is_paused(now_ns) and consumer.config.pause_until is not None:
-            times_ns.append(consumer.config.pause_until.time_ns)
+        if until_ns := consumer.paused_until_ns(now_ns):
+            times_ns.append(until_ns)
         if consumer.config.inactive_threshold > 0:
-            used_ns = consumer.outlet.used_until_ns(now_ns)
-            times_ns.append(used_ns + consumer.config.inactive_threshold)
+            times_ns.append(self._used_until_ns(now_ns) + consumer.config.inactive_threshold)
         return min((each for each in times_ns if each is not None), default=None)
 
     def is_forgotten(self, now_ns: int) -> bool:
@@ -346,4 +383,17 @@ class Pump:
         threshold_ns = self._consumer.config.inactive_threshold
         if threshold_ns <= 0:
             return False
-        return now_ns >= self._consumer.outlet.used_until_ns(now_ns) + threshold_ns
+        return now_ns >= self._used_until_ns(now_ns) + threshold_ns
+
+    def _used_until_ns(self, now_ns: int) -> int:
+        """Tell until when a client was there, or may be at work on what it got."""
+        consumer = self._consumer
+        used_ns = consumer.outlet.used_until_ns(now_ns)
+        if used_ns + consumer.config.inactive_threshold > now_ns or consumer.config.is_push:
+            return used_ns
+        pending = consumer.pending
+        last = len(pending.waits_ns) - 1
+        for seq, _, time_ns in pending.entries():
+            again = pending.redelivered.get(seq, 0)
+            used_ns = max(used_ns, time_ns + pending.waits_ns[min(again, last)])
+        return used_ns

@@ -32,7 +32,7 @@ class PushOutlet:
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._target = consumer.config.deliver_subject.encode()
-        self._used_ns = consumer.host.clock.now_ns()
+        self._used_ns = consumer.clock.now_ns()
         self._heard_ns = self._used_ns
         """When the client heard from the consumer last."""
 
@@ -45,6 +45,10 @@ class PushOutlet:
         """Where the answer to the last question is awaited; empty while none is."""
 
         self._flow_bytes = 0
+        self._answers: Subscription | None = None
+        consumers = consumer.consumers
+        start = f"{FLOW_PREFIX}{consumers.long_name}." if consumers.sends_long else FLOW_PREFIX
+        self._flow_start = f"{start}{consumer.stream.name}.{consumer.name}.".encode()
 
     @property
     def is_wanting(self) -> bool:
@@ -90,8 +94,7 @@ class PushOutlet:
 
     def _ask(self) -> None:
         consumer = self._consumer
-        mark = consumer.consumers.unique_id()[-4:]
-        self._flow_subject = f"{FLOW_PREFIX}{consumer.stream.name}.{consumer.name}.{mark}".encode()
+        self._flow_subject = self._flow_start + consumer.consumers.unique_id()[-4:].encode()
         self._flow_bytes = self._out_bytes
         consumer.send_status(
             self._target, status(100, "FlowControl Request"), reply=self._flow_subject
@@ -124,7 +127,7 @@ class PushOutlet:
     def _set_active(self, is_active: bool) -> None:
         if is_active == self.is_active:
             return
-        now_ns = self._consumer.host.clock.now_ns()
+        now_ns = self._consumer.clock.now_ns()
         self.is_active = is_active
         self._used_ns = self._heard_ns = now_ns
         if is_active:
@@ -167,16 +170,15 @@ class PushOutlet:
         consumer = self._consumer
         consumer.consumers.interest.watch(self._target, self.on_interest)
         if self._window_bytes:
-            subject = f"{FLOW_PREFIX}{consumer.stream.name}.{consumer.name}.*".encode()
-            consumer.subscribe(Subscription(Service(self._answered), subject, b"4"))
-        consumer.subscribe_next(self._refuse)
+            subject = self._flow_start + b"*"
+            self._answers = Subscription(Service(self._answered), subject, b"4")
+            consumer.stream.sublist.insert(self._answers)
         self.is_active = self._is_heard()
-
-    def _refuse(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
-        if reply is not None:
-            self._consumer.send_status(reply, status(409, "Consumer is push based"))
 
     def stop(self, reason: str) -> None:
         """Send no more."""
         self._consumer.consumers.interest.unwatch(self._target, self.on_interest)
+        if self._answers is not None:
+            self._consumer.stream.sublist.remove(self._answers)
+            self._answers = None
         self.is_active = False

@@ -6,7 +6,7 @@ Most consumers never have any: an empty queue costs next to nothing. One thread:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class Redelivery:
@@ -43,6 +43,12 @@ class Redelivery:
         """Take one out, wherever it is."""
         if self._queue is not None and stream_seq in self._queue:
             self._queue.remove(stream_seq)
+
+    def keep(self, is_wanted: Callable[[int], bool]) -> int:
+        """Take out those that are not wanted any more; give how many are left."""
+        if self._queue is not None:
+            self._queue = deque(filter(is_wanted, self._queue)) or None
+        return len(self)
 
     def clear(self) -> None:
         """Take all out."""

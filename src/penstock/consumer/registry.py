@@ -18,10 +18,15 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 
 from penstock import error_codes
+from penstock.clock import AgeClock
+from penstock.consumer import removals
+from penstock.consumer.ack_door import StreamDoor
 from penstock.consumer.config import ConsumerConfig
 from penstock.consumer.consumer import Consumer
+from penstock.consumer.extensions import key_token
 from penstock.consumer.folders import CONSUMERS_NAME, ConsumerFolder
 from penstock.consumer.keeping import StateKeeper
+from penstock.consumer.pulling import DELETED_REASON
 from penstock.consumer.starting import Start, find_start
 from penstock.documents.times import Instant
 from penstock.errors import ApiError, CorruptStore, PenstockError, RecordNotFound
@@ -33,6 +38,12 @@ from penstock.stream.headers import value_of
 from penstock.stream.stream import Stream
 from penstock.stream.updates import ConsumerBounds
 from penstock.stream.versioning import API_LEVEL
+from penstock.subjects import SubjectFilter
+
+ACK_PREFIX = "$JS.ACK."
+NEXT_PREFIX = "$JS.API.CONSUMER.MSG.NEXT."
+LOOKED_FOR_AT_ONCE = 16
+"""For each message that gave way to a limit so many pending ones are looked for."""
 
 
 class _Configs(Mapping[str, ConsumerConfig]):
@@ -62,15 +73,26 @@ class StreamConsumers:
         *,
         account_name: str,
         long_name: str,
+        sends_long: bool,
         unique_id: Callable[[], str],
+        streams: Mapping[str, Stream],
     ) -> None:
-        """`long_name` is how the long form of reply subjects tells the domain and the account."""
+        """`long_name` is how the long form of reply subjects tells the domain and the account.
+
+        With `sends_long` they have that form; both are understood. `streams` are all of the
+        account, as they come and go.
+        """
         self.stream = stream
+        self.streams = streams
         self.host = stream.host
+        self.clock = AgeClock(stream.host.clock)
+        """For all waits: those do not end when somebody sets the wall clock."""
+
         self.keeper = keeper
         self.interest = interest
         self.account_name = account_name
         self.long_name = long_name
+        self.sends_long = sends_long
         self.unique_id = unique_id
         self.consumers: dict[str, Consumer] = {}
         self.offline: dict[str, str] = {}
@@ -79,8 +101,24 @@ class StreamConsumers:
         self.hungry: dict[Consumer, None] = {}
         """Those that could deliver a message that comes in."""
 
+        self.expecting: dict[Consumer, int] = {}
+        """Those that may wait for acknowledgements, and what `gone_count` was when they last made
+        sure that the messages are still there."""
+
+        self._retention = stream.config.retention
+        self.gone_count = 0
+        """How many sequences of the stream have no message any more."""
+
         self.outtake = stream.store.outtake()
+        short = f"{ACK_PREFIX}{stream.name}.".encode()
+        long = f"{ACK_PREFIX}{long_name}.{stream.name}.".encode()
+        self.reply_start = long if sends_long else short
+        """What reply subjects begin with, before the consumer's name."""
+
+        starts = (short, long, f"{NEXT_PREFIX}{stream.name}.".encode())
+        self.door = StreamDoor(stream.host.hub, stream.sublist, self.outtake, starts, stream.takers)
         self._path = os.path.join(stream.folder.path, CONSUMERS_NAME)
+        self._keys = stream.host.policy.document_keys
         stream.consumers = self
         stream.on_durable.append(self._on_durable)
 
@@ -115,24 +153,22 @@ class StreamConsumers:
             raise ApiError(error_codes.CONSUMER_OFFLINE_REASON, err=self.offline[name])
         return self.consumers.get(name)
 
-    def has(self, stream_seq: int) -> bool:
-        """Whether a message is in the stream."""
-        try:
-            self.stream.store.load(stream_seq)
-        except (RecordNotFound, CorruptStore):
-            return False
-        return True
-
     def refuses_level(self, headers: bytes) -> bool:
         """Whether a request wants a later server."""
         level = value_of(headers, b"Nats-Required-Api-Level") if headers else None
-        return level is not None and not (level.isdigit() and int(level[:9]) <= API_LEVEL)
+        if not level:
+            return False
+        return not (level.isdigit() and int(level[:9]) <= API_LEVEL)
 
     # Making and removing
 
     def _folder(self, name: str) -> ConsumerFolder:
         return ConsumerFolder(
-            self.host.files, os.path.join(self._path, name), lambda: os.urandom(8).hex()
+            self.host.files,
+            os.path.join(self._path, name),
+            _unique,
+            self.stream.name,
+            self._keys,
         )
 
     def recover(self) -> None:
@@ -144,6 +180,7 @@ class StreamConsumers:
             folder = self._folder(name)
             try:
                 document = folder.read()
+                key_token(document.config)
                 state = folder.read_state()
             except (PenstockError, OSError) as error:
                 self.offline[name] = str(error)
@@ -177,6 +214,14 @@ class StreamConsumers:
 
         With a state it goes on from there, otherwise from where the configuration says.
         """
+        consumer = self.prepare(name, config, state)
+        consumer.keep(config)
+        return self.take_in(consumer)
+
+    def prepare(
+        self, name: str, config: ConsumerConfig, state: ConsumerState | None = None
+    ) -> Consumer:
+        """Make a consumer, as `create` does, that is neither kept nor known to anybody yet."""
         is_kept = self.stream.config.storage is StorageType.FILE and not config.mem_storage
         folder = self._folder(name) if is_kept else None
         created = Instant(self.host.clock.now_ns())
@@ -185,23 +230,24 @@ class StreamConsumers:
             self._begin(consumer)
         else:
             consumer.resume(state)
-        if folder is not None:
-            # Its place is part of what it is: after a restart it must not be looked for again.
-            folder.write(name, config, created, start_seq=consumer.start_seq)
-        self.consumers[name] = consumer
+        return consumer
+
+    def take_in(self, consumer: Consumer) -> Consumer:
+        """Have a consumer that was prepared, and whose configuration is kept, deliver."""
+        self.consumers[consumer.name] = consumer
         consumer.start()
         consumer.advise("CREATED", "consumer_action", {"action": "create"})
-        if consumer.is_paused(created.time_ns):
+        if consumer.is_paused(self.clock.now_ns()):
             consumer.advise_pause()
         return consumer
 
-    def update(self, name: str, config: ConsumerConfig) -> Consumer:
-        """Go over to another configuration, which was checked; raises OSError."""
-        consumer = self.consumers[name]
-        if consumer.folder is not None:
-            consumer.folder.write(name, config, consumer.created, start_seq=consumer.start_seq)
+    def change(self, consumer: Consumer, config: ConsumerConfig) -> Consumer:
+        """Have a consumer go over to another configuration, which was checked and is kept."""
         old = consumer.config.pause_until
+        has_other_filters = config.filters != consumer.config.filters
         consumer.update(config)
+        if has_other_filters and self.stream.config.retention is RetentionPolicy.INTEREST:
+            self.sweep()
         if config.pause_until != old:
             consumer.advise_pause()
         return consumer
@@ -209,7 +255,7 @@ class StreamConsumers:
     def delete(self, name: str) -> None:
         """Remove a consumer and its state."""
         consumer = self.consumers.pop(name)
-        consumer.stop("Consumer Deleted")
+        consumer.stop(DELETED_REASON)
         self.keeper.forget(consumer)
         if consumer.folder is not None:
             consumer.folder.remove()
@@ -226,31 +272,65 @@ class StreamConsumers:
     def remove(self) -> None:
         """The stream is going to be removed, and they with it."""
         for consumer in self.consumers.values():
-            consumer.stop("Consumer Deleted")
+            consumer.stop(DELETED_REASON)
             self.keeper.forget(consumer)
         self.consumers.clear()
 
     # What the stream tells
 
     def _on_durable(self) -> None:
+        if self.expecting:
+            self._look_for_losses()
         for consumer in tuple(self.hungry):
             consumer.pump()
 
-    def on_purged(self) -> None:
-        """Messages were purged."""
-        first_seq = self.stream.store.state().first_seq
+    def _look_for_losses(self) -> None:
+        """See whether messages that are pending gave way to the stream's limits."""
+        state = self.stream.store.state()
+        gone_count = state.last_seq - state.messages
+        if gone_count == self.gone_count:
+            return
+        self.gone_count = gone_count
+        config = self.stream.config
+        is_any = config.max_msgs_per_subject > 0 or config.allow_msg_ttl
+        for consumer, before in tuple(self.expecting.items()):
+            count = len(consumer.pending)
+            if not count:
+                del self.expecting[consumer]
+                continue
+            # Each of them is looked for: not for a single one that is gone, where many are pending.
+            everywhere = is_any and (gone_count - before) * LOOKED_FOR_AT_ONCE >= count
+            if everywhere:
+                self.expecting[consumer] = gone_count
+            removals.on_limited(consumer, state.first_seq, everywhere=everywhere)
+
+    def on_purged(self, purged: SubjectFilter | None) -> None:
+        """Messages were purged: some or all of what a filter wants, of everything where None."""
         for consumer in self.consumers.values():
-            consumer.on_purged(first_seq)
+            removals.on_purged(consumer, purged)
 
     def on_removed(self, stream_seq: int) -> None:
         """A message was removed by somebody."""
         for consumer in self.consumers.values():
-            consumer.on_removed(stream_seq)
+            removals.on_removed(consumer, stream_seq)
 
     def on_config(self) -> None:
         """The stream has another configuration."""
         for consumer in self.consumers.values():
             consumer.on_stream_config()
+        before, self._retention = self._retention, self.stream.config.retention
+        if self._retention is RetentionPolicy.INTEREST and before is RetentionPolicy.LIMITS:
+            self._begin_with_interest()
+
+    def _begin_with_interest(self) -> None:
+        """Remove what consumers are done with; what none was ever meant to have stays, if any is.
+
+        That is for a stream which was not kept by interest until now.
+        """
+        if self.consumers or self.stream.takers:
+            self._sweep_up_to(self._last_cursor(), spares_unclaimed=True)
+        else:
+            self.stream.store.purge(durable=False)
 
     def wants(self, subject: bytes) -> bool:
         """Whether a message that is about to be stored is of interest to any of them."""
@@ -270,18 +350,27 @@ class StreamConsumers:
             if retention is RetentionPolicy.WORK_QUEUE or not self._is_needed(seq):
                 self.stream.store.remove(seq)
 
-    def on_late(self, stream_seq: int) -> None:
-        """A message was acknowledged that is not pending: it may have been given up before."""
-        is_limited = self.stream.config.retention is RetentionPolicy.LIMITS
-        if not is_limited and not self._is_needed(stream_seq):
+    def on_late(self, consumer: Consumer, stream_seq: int) -> None:
+        """A consumer's client acknowledged what is not pending: it may have been given up before.
+
+        Of a message that is not the consumer's he can say nothing.
+        """
+        if self.stream.config.retention is RetentionPolicy.LIMITS:
+            return
+        is_own = consumer.subjects is None or consumer.subjects.matches(self._subject(stream_seq))
+        if is_own and not self._is_needed(stream_seq):
             self.stream.store.remove(stream_seq)
+
+    def _subject(self, stream_seq: int) -> bytes:
+        with contextlib.suppress(RecordNotFound, CorruptStore):
+            return self.stream.store.load(stream_seq).subject
+        return b""
 
     def _is_needed(self, stream_seq: int) -> bool:
         subject = b""
         takers = self.stream.takers
         if takers or any(each.subjects is not None for each in self.consumers.values()):
-            with contextlib.suppress(RecordNotFound, CorruptStore):
-                subject = self.stream.store.load(stream_seq).subject
+            subject = self._subject(stream_seq)
         return any(each.needs(stream_seq, subject) for each in self.consumers.values()) or any(
             taker.needs(stream_seq, subject) for taker in takers
         )
@@ -294,15 +383,18 @@ class StreamConsumers:
         store = self.stream.store
         if retention is RetentionPolicy.WORK_QUEUE:
             # Nobody's messages wait for a consumer to come; what was done with goes.
-            self._sweep_up_to(max((each.cursor - 1 for each in self.consumers.values()), default=0))
+            self._sweep_up_to(self._last_cursor(), spares_unclaimed=True)
         elif self.consumers or self.stream.takers:
             self._sweep_up_to(store.state().last_seq)
         else:
             store.purge(durable=False)
 
-    def _sweep_up_to(self, last_seq: int) -> None:
+    def _last_cursor(self) -> int:
+        """Give the last sequence that any consumer has passed."""
+        return max((each.cursor - 1 for each in self.consumers.values()), default=0)
+
+    def _sweep_up_to(self, last_seq: int, *, spares_unclaimed: bool = False) -> None:
         store = self.stream.store
-        is_queue = self.stream.config.retention is RetentionPolicy.WORK_QUEUE
         seq = store.state().first_seq
         while seq <= last_seq:
             try:
@@ -317,11 +409,22 @@ class StreamConsumers:
                 for each in self.consumers.values()
                 if each.subjects is None or each.subjects.matches(message.subject)
             ]
-            if is_queue and not owners:
+            if spares_unclaimed and not owners:
                 continue
             needing: list[Consumer | Taker] = [*owners, *self.stream.takers]
             if not any(each.needs(message.seq, message.subject) for each in needing):
                 store.remove(message.seq)
+                self._take_from_all(message.seq)
+
+    def _take_from_all(self, stream_seq: int) -> None:
+        """Be done with a message that is gone, also where it is pending by an earlier filter."""
+        for consumer in self.consumers.values():
+            if stream_seq in consumer.pending:
+                removals.on_removed(consumer, stream_seq)
+
+
+def _unique() -> str:
+    return os.urandom(8).hex()
 
 
 def consumers_of(stream: Stream) -> StreamConsumers:

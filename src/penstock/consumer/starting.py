@@ -34,7 +34,9 @@ def find_start(
     if config.deliver_policy is DeliverPolicy.LAST_PER_SUBJECT and per_subject_max != 1:
         chosen = tuple(store.multi_last(subjects or SubjectFilter([])))
         # As the reference server shows it; where nothing was chosen, the last one is not wanted.
-        return Start(state.last_seq + 1 if chosen else max(state.last_seq, 1), chosen)
+        if chosen:
+            return Start(state.last_seq + 1, chosen)
+        return Start(max(state.last_seq, state.first_seq, 1))
     first = _first(config, store, state, subjects)
     if config.opt_start_seq:
         return Start(max(first, state.first_seq))
@@ -74,6 +76,9 @@ def _first(
             return store.seq_from_time(config.opt_start_time.time_ns)
         case DeliverPolicy.NEW:
             return state.last_seq + 1
+        case DeliverPolicy.LAST if subjects is None:
+            # Also where that one was removed, as with the reference server.
+            return state.last_seq
         case DeliverPolicy.LAST:
             return store.filtered_state(subjects).last_seq
         case _:

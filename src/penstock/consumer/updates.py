@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from penstock import error_codes
 from penstock.consumer.config import ConsumerConfig
 from penstock.consumer.defaults import with_threshold
+from penstock.consumer.extensions import check_extensions_update
 from penstock.consumer.versioning import with_required_level
 from penstock.documents.times import ZERO_TIME_NS, Instant
 from penstock.errors import ApiError
@@ -30,6 +31,7 @@ def checked_update(
     """
     _check_lasting(old, new)
     _check_delivery(old, new, has_interest)
+    check_extensions_update(old, new)
     if new.max_waiting != old.max_waiting:
         raise _refusal("max waiting can not be updated")
     if new.pause_until is not None:

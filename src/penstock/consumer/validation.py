@@ -17,6 +17,7 @@ from penstock import error_codes
 from penstock.config.durations import format_duration
 from penstock.consumer.config import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy
 from penstock.consumer.defaults import SOURCING_HEARTBEAT_NS, with_defaults
+from penstock.consumer.extensions import check_extensions
 from penstock.errors import ApiError
 from penstock.limits import DESCRIPTION_BYTES_MAX, KIB, METADATA_BYTES_MAX
 from penstock.protocol.quoting import quoted
@@ -60,6 +61,7 @@ def checked_config(
         raise ApiError(error_codes.CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS)
     _check_metadata(config)
     _check_priorities(config)
+    check_extensions(config, stream)
     return config
 
 

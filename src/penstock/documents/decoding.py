@@ -18,8 +18,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock import error_codes
-from penstock.documents.scanning import SyntaxFault, UnfinishedText, check_end, scan
+from penstock.documents.faults import SyntaxFault, UnfinishedText
+from penstock.documents.scanning import scan
 from penstock.documents.shapes import TEXT, Reading, StructShape, shape_of
+from penstock.documents.walking import check_end
 from penstock.errors import ApiError, InvalidDocument
 
 D = TypeVar("D", bound=msgspec.Struct)

@@ -24,7 +24,8 @@ from typing import Annotated, Any, Final, Protocol, Self
 
 import msgspec
 
-from penstock.documents.scanning import Kind, Node
+from penstock.documents.kinds import Kind
+from penstock.documents.scanning import Node
 from penstock.documents.times import ZERO_TIME, Instant, parse_instant
 from penstock.errors import InternalError, InvalidDocument
 from penstock.protocol.quoting import quoted
@@ -117,7 +118,7 @@ class Reading(msgspec.Struct):
 
 
 class _Scalar:
-    """What texts, flags and words have in common."""
+    """What texts, flags and words have in common: a draft is the value itself."""
 
     def finish(self, draft: Any) -> Any:
         return draft
@@ -217,6 +218,20 @@ class _OneOf(_Scalar, msgspec.Struct, frozen=True):
         return bool(value == self.zero())
 
 
+def _read_alike(item: Shape, node: Node) -> list[Any] | None:
+    """Read all that is in an array or object at once; None where it is to be one by one.
+
+    Of texts and numbers there may be very many.
+    """
+    if isinstance(item, _Text):
+        return node.texts()
+    if not isinstance(item, _Whole):
+        return None
+    found = node.wholes()
+    bounds = item.bounds
+    return found if found and bounds.low <= min(found) and max(found) <= bounds.high else None
+
+
 class _Optional(msgspec.Struct, frozen=True):
     inner: Shape
 
@@ -258,6 +273,9 @@ class _Array(msgspec.Struct, frozen=True):
             return []
         if node.kind is not Kind.ARRAY:
             raise reading.mismatch(str(node.kind), self.go_type)
+        drafts = _read_alike(self.item, node)
+        if drafts is not None:
+            return drafts
         drafts = []
         for place, item in enumerate(node.items):
             reading.path.append(str(place))
@@ -268,6 +286,8 @@ class _Array(msgspec.Struct, frozen=True):
         return drafts
 
     def finish(self, draft: Any) -> Any:
+        if isinstance(self.item, _Scalar):
+            return tuple(draft)
         return tuple(map(self.item.finish, draft))
 
     def plain(self, value: Any) -> Any:
@@ -295,6 +315,10 @@ class _Map(msgspec.Struct, frozen=True):
         if node.kind is not Kind.OBJECT:
             raise reading.mismatch(str(node.kind), self.go_type)
         draft = dict(old)
+        drafts = _read_alike(self.item, node)
+        if drafts is not None:
+            draft.update(zip(node.keys, drafts, strict=True))
+            return draft
         for key, item in zip(node.keys, node.items, strict=True):
             reading.path.append(key)
             draft[key] = self.item.read(item, self.item.zero(), reading)
@@ -302,6 +326,8 @@ class _Map(msgspec.Struct, frozen=True):
         return draft
 
     def finish(self, draft: Any) -> Any:
+        if isinstance(self.item, _Scalar):
+            return draft
         return {key: self.item.finish(value) for key, value in draft.items()}
 
     def plain(self, value: Any) -> Any:

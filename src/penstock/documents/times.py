@@ -17,6 +17,9 @@ SECOND_NS: Final = 1_000_000_000
 ZERO_TIME_NS: Final = -62_135_596_800 * SECOND_NS
 """The first instant of the year 1: what stands where no time is known."""
 
+DURATION_NS_MAX: Final = 2**63 - 1
+"""The longest time that clients can read: some 292 years."""
+
 _LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
 _DAY_S: Final = 86_400
 
@@ -49,6 +52,10 @@ class Instant(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return timestamp(self.time_ns, offset_s=self.offset_s)
+
+    def remaining_ns(self, now_ns: int) -> int:
+        """Give how long it is until then, as far as a duration on the wire can tell."""
+        return min(self.time_ns - now_ns, DURATION_NS_MAX)
 
 
 ZERO_TIME: Final = Instant(ZERO_TIME_NS)

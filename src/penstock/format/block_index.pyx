@@ -17,7 +17,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from penstock.errors import CorruptStore, FormatError, UnsupportedVersion
 
@@ -75,6 +75,34 @@ cdef inline uint8_t* _put(uint8_t* to, const void* data, size_t size) noexcept n
     if size:
         memcpy(to, data, size)
     return to + size
+
+
+cdef bint _mark_prefixed(
+    BlockIndex index, SubjectFilter wanted, bytes prefix, uint8_t* out
+) noexcept:
+    # Mark the local subjects that a filter wants; False for none. Of a frozen index only the names
+    # that begin as the filter's one pattern are looked at: they lie together in the order.
+    cdef const uint8_t* start = prefix
+    cdef size_t size = len(prefix)
+    cdef uint32_t low = 0, high = index.subject_count, middle
+    cdef LocalSubject* local
+    cdef bint some = False
+    memset(out, 0, index.subject_count)
+    while low < high:
+        middle = low + (high - low) // 2
+        local = &index.subjects[index.order[middle]]
+        if compare_names(index.text + local.text_at, local.text_size, start, size) < 0:
+            low = middle + 1
+        else:
+            high = middle
+    for middle in range(low, index.subject_count):
+        local = &index.subjects[index.order[middle]]
+        if local.text_size < size or memcmp(index.text + local.text_at, start, size) != 0:
+            break
+        if wanted.matches_raw(index.text + local.text_at, local.text_size):
+            out[index.order[middle]] = 1
+            some = True
+    return some
 
 
 # Not cleared by the garbage collector: what is freed at the end depends on `owner`.
@@ -317,6 +345,8 @@ cdef class BlockIndex:
                     out[found] = 1
                     some = True
             return result if some else b""
+        if self.order != NULL and len(wanted.prefixes) == 1 and wanted.prefixes[0]:
+            return result if _mark_prefixed(self, wanted, wanted.prefixes[0], out) else b""
         with nogil:
             for local in range(self.subject_count):
                 name = self.subject_name(local, &size)

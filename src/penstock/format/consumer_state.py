@@ -8,15 +8,20 @@
           ack floor consumer_seq, ack floor stream_seq,
           pending count,     then per entry: stream_seq step, consumer_seq turn, timestamp turn
           redelivered count, then per entry: stream_seq step, count - 1
+    since version 2, and only where there is a held message or a letter:
+          held count,        then per entry: stream_seq step
+          letter count,      then per entry: stream_seq step, deliveries - 1, timestamp turn,
+                             whether it was terminated, size of the text, its bytes one by one
 
 Little-endian. Entries ascend by stream sequence. A *step* is the stream sequence minus the previous
-one minus 1; before the first stands the ack floor (pending) or 0 (redelivered). A *turn* is the
-difference to the previous entry modulo 2**64, zigzag coded; before the first stand the ack floor's
-consumer sequence and the time 0. The checksum covers every byte before it.
+one minus 1; before the first stands the ack floor, or 0 (redelivered). A *turn* is the difference
+to the previous entry modulo 2**64, zigzag coded; before the first stand the ack floor's consumer
+sequence and the time 0. The checksum covers every byte before it.
 
 What always holds, for what is written and for what is read: the ack floor is not above delivered;
 what is pending lies above the floor and not above delivered, in both sequences; redelivered
-sequences are not above delivered, with counts of at least 1.
+sequences are not above delivered, with counts of at least 1; what is held lies where pending
+messages do, and is not pending; a letter's message is pending.
 
 Pure. Called by the store (write) and by readers.
 """
@@ -33,13 +38,19 @@ from penstock.format.hashing import xxh64
 from penstock.format.varint import U64_MAX, put_uvarint, read_uvarints
 
 MAGIC = b"PNSTKCON"
-VERSION = 1
+VERSION = 2
+VERSION_PLAIN = 1
+"""Of a state without held messages and letters: earlier servers read it too."""
+
+TEXT_BYTES_MAX = 256
+"""What a client may say of a message that it gives up, in bytes."""
 
 _HEAD = struct.Struct("<8sH")
 _CHECKSUM = struct.Struct("<Q")
 _FIXED_VALUES = 6
 _PENDING_VALUES = 3
 _REDELIVERED_VALUES = 2
+_LETTER_VALUES = 5
 _TIMESTAMP_NS_MIN = -(2**63)
 _TIMESTAMP_NS_MAX = 2**63 - 1
 
@@ -61,13 +72,36 @@ class PendingDelivery(NamedTuple):
 _NOTHING_YET = SequencePair(0, 0)
 
 
+class DeadLetter(NamedTuple):
+    """A message that will not be delivered again, and is still to be sent elsewhere."""
+
+    deliveries: int
+    time_ns: int
+    """When that was decided."""
+
+    is_terminated: bool
+    """By a client; otherwise it was delivered as often as it may be."""
+
+    text: bytes
+    """What the client said of it."""
+
+
 class ConsumerState(msgspec.Struct):
-    """A consumer's progress; `pending` and `redelivered` are keyed by stream sequence."""
+    """A consumer's progress; everything in it is keyed by stream sequence."""
 
     delivered: SequencePair = _NOTHING_YET
     ack_floor: SequencePair = _NOTHING_YET
     pending: dict[int, PendingDelivery] = msgspec.field(default_factory=dict)
     redelivered: dict[int, int] = msgspec.field(default_factory=dict)
+    held: set[int] = msgspec.field(default_factory=set)
+    """Messages that others were delivered before, and that are still to be delivered."""
+
+    letters: dict[int, DeadLetter] = msgspec.field(default_factory=dict)
+
+    @property
+    def version(self) -> int:
+        """The version of its bytes."""
+        return VERSION if self.held or self.letters else VERSION_PLAIN
 
 
 def encode_consumer_state(state: ConsumerState) -> bytes:
@@ -75,7 +109,7 @@ def encode_consumer_state(state: ConsumerState) -> bytes:
     reason = _find_contradiction(state)
     if reason is not None:
         raise UsageError(reason)
-    out = bytearray(_HEAD.pack(MAGIC, VERSION))
+    out = bytearray(_HEAD.pack(MAGIC, state.version))
     for value in (*state.delivered, *state.ack_floor, len(state.pending)):
         put_uvarint(out, value)
     stream_seq = state.ack_floor.stream_seq
@@ -94,8 +128,32 @@ def encode_consumer_state(state: ConsumerState) -> bytes:
         put_uvarint(out, next_stream_seq - stream_seq - 1)
         put_uvarint(out, count - 1)
         stream_seq = next_stream_seq
+    if state.version > VERSION_PLAIN:
+        _put_held(out, state)
+        _put_letters(out, state)
     out += _CHECKSUM.pack(xxh64(out))
     return bytes(out)
+
+
+def _put_held(out: bytearray, state: ConsumerState) -> None:
+    put_uvarint(out, len(state.held))
+    stream_seq = state.ack_floor.stream_seq
+    for next_stream_seq in sorted(state.held):
+        put_uvarint(out, next_stream_seq - stream_seq - 1)
+        stream_seq = next_stream_seq
+
+
+def _put_letters(out: bytearray, state: ConsumerState) -> None:
+    put_uvarint(out, len(state.letters))
+    stream_seq = state.ack_floor.stream_seq
+    time_ns = 0
+    for next_stream_seq, letter in sorted(state.letters.items()):
+        put_uvarint(out, next_stream_seq - stream_seq - 1)
+        put_uvarint(out, letter.deliveries - 1)
+        put_uvarint(out, _turn(time_ns, letter.time_ns))
+        for value in (int(letter.is_terminated), len(letter.text), *letter.text):
+            put_uvarint(out, value)
+        stream_seq, time_ns = next_stream_seq, letter.time_ns
 
 
 def decode_consumer_state(buffer: bytes | memoryview, *, path: str = "") -> ConsumerState:
@@ -115,14 +173,16 @@ def decode_consumer_state(buffer: bytes | memoryview, *, path: str = "") -> Cons
         raise FormatError("consumer state checksum differs", offset=end)
     if version > VERSION:
         raise UnsupportedVersion(path, version, VERSION)
-    state = _read_body(read_uvarints(data[:end], _HEAD.size))
+    state = _read_body(read_uvarints(data[:end], _HEAD.size), version)
     reason = _find_contradiction(state)
+    if reason is None and state.version != version:
+        reason = f"version {version} has nothing that is new in it"
     if reason is not None:
         raise FormatError(reason, offset=_HEAD.size)
     return state
 
 
-def _read_body(values: list[int]) -> ConsumerState:
+def _read_body(values: list[int], version: int) -> ConsumerState:
     # Counts are held against the numbers that are there, before an entry is made of any.
     if len(values) < _FIXED_VALUES:
         raise FormatError("consumer state is too short", offset=_HEAD.size)
@@ -133,15 +193,49 @@ def _read_body(values: list[int]) -> ConsumerState:
     if pending_stop >= len(values):
         raise FormatError(f"{values[4]} pending entries are not there", offset=_HEAD.size)
     redelivered_start = pending_stop + 1
-    if redelivered_start + _REDELIVERED_VALUES * values[pending_stop] != len(values):
+    redelivered_stop = redelivered_start + _REDELIVERED_VALUES * values[pending_stop]
+    is_plain = version == VERSION_PLAIN
+    if redelivered_stop > len(values) or (is_plain and redelivered_stop != len(values)):
         reason = f"{values[pending_stop]} redelivered entries do not fit what is there"
         raise FormatError(reason, offset=_HEAD.size)
-    return ConsumerState(
+    state = ConsumerState(
         delivered=delivered,
         ack_floor=ack_floor,
         pending=_read_pending(values[pending_start:pending_stop], ack_floor),
-        redelivered=_read_redelivered(values[redelivered_start:]),
+        redelivered=_read_redelivered(values[redelivered_start:redelivered_stop]),
     )
+    if not is_plain:
+        _read_further(state, values[redelivered_stop:])
+    return state
+
+
+def _read_further(state: ConsumerState, values: list[int]) -> None:
+    """Take over what is held, and the letters."""
+    held_stop = 1 + values[0] if values else 1
+    if held_stop >= len(values):
+        raise FormatError("held entries are not there", offset=_HEAD.size)
+    stream_seq = state.ack_floor.stream_seq
+    for step in values[1:held_stop]:
+        stream_seq += step + 1
+        state.held.add(stream_seq)
+    place = held_stop + 1
+    stream_seq, time_ns = state.ack_floor.stream_seq, 0
+    for _ in range(values[held_stop]):
+        head = values[place : place + _LETTER_VALUES]
+        if len(head) < _LETTER_VALUES:
+            raise FormatError("letters are not there", offset=_HEAD.size)
+        step, further, turn, is_terminated, size = head
+        text = values[place + _LETTER_VALUES : place + _LETTER_VALUES + size]
+        place += _LETTER_VALUES + size
+        if is_terminated > 1 or len(text) != size or any(each > 0xFF for each in text):
+            raise FormatError("a letter cannot be", offset=_HEAD.size)
+        stream_seq += step + 1
+        time_ns = _follow(time_ns, turn)
+        state.letters[stream_seq] = DeadLetter(
+            further + 1, _signed(time_ns), bool(is_terminated), bytes(text)
+        )
+    if place != len(values):
+        raise FormatError("numbers follow the last letter", offset=_HEAD.size)
 
 
 def _read_pending(values: list[int], ack_floor: SequencePair) -> dict[int, PendingDelivery]:
@@ -153,8 +247,7 @@ def _read_pending(values: list[int], ack_floor: SequencePair) -> dict[int, Pendi
         stream_seq += step + 1
         consumer_seq = _follow(consumer_seq, consumer_turn)
         timestamp_ns = _follow(timestamp_ns, timestamp_turn)
-        signed_ns = timestamp_ns - 2**64 if timestamp_ns > _TIMESTAMP_NS_MAX else timestamp_ns
-        pending[stream_seq] = PendingDelivery(consumer_seq, signed_ns)
+        pending[stream_seq] = PendingDelivery(consumer_seq, _signed(timestamp_ns))
     return pending
 
 
@@ -178,6 +271,10 @@ def _follow(previous: int, turn: int) -> int:
     return (previous + difference) & U64_MAX
 
 
+def _signed(time_ns: int) -> int:
+    return time_ns - 2**64 if time_ns > _TIMESTAMP_NS_MAX else time_ns
+
+
 def _find_contradiction(state: ConsumerState) -> str | None:
     # Say what is wrong with a state, in the words of the module's docstring.
     top_consumer_seq, top_stream_seq = state.delivered
@@ -196,4 +293,19 @@ def _find_contradiction(state: ConsumerState) -> str | None:
     for stream_seq, count in state.redelivered.items():
         if not 0 < stream_seq <= top_stream_seq or not 0 < count <= U64_MAX:
             return f"redelivered {stream_seq}, {count} times, cannot be"
+    return _find_contradiction_further(state)
+
+
+def _find_contradiction_further(state: ConsumerState) -> str | None:
+    floor_stream_seq, top_stream_seq = state.ack_floor.stream_seq, state.delivered.stream_seq
+    for stream_seq in state.held:
+        if not floor_stream_seq < stream_seq <= top_stream_seq or stream_seq in state.pending:
+            return f"held {stream_seq} is not between the ack floor and delivered, or is pending"
+    for stream_seq, letter in state.letters.items():
+        if stream_seq not in state.pending:
+            return f"a letter of {stream_seq}, which is not pending"
+        if not 0 < letter.deliveries <= U64_MAX or len(letter.text) > TEXT_BYTES_MAX:
+            return f"a letter of {stream_seq} cannot be"
+        if not _TIMESTAMP_NS_MIN <= letter.time_ns <= _TIMESTAMP_NS_MAX:
+            return f"timestamp {letter.time_ns} of a letter is not a time"
     return None

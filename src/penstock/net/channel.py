@@ -88,11 +88,16 @@ class Channel(Link):
     def on_long_turn(self) -> None:
         """Let others have their turn before the rest of what this client asks for."""
         if not self.held:
-            self.hold()
-            self._resting = True
-            self.host.loop.call_soon(self._go_on)
+            self.rest()
+            self.host.loop.call_soon(self.go_on)
 
-    def _go_on(self) -> None:
+    def rest(self) -> None:
+        """Read and parse nothing more until `go_on`: what the client asked for takes its time."""
+        self.hold()
+        self._resting = True
+
+    def go_on(self) -> None:
+        """Go on after `rest`, with what has come since."""
         # It may be held for another reason by now, and for longer.
         if self._resting:
             self._resting = False

@@ -5,7 +5,7 @@ came is free then, but lies among what is in use, and the allocator keeps it; cl
 again and again would touch more and more of it. So after so many bytes the allocator is asked to
 give back what is free, wherever it lies.
 
-One thread: the event loop's. Used by `net.channel`.
+One thread: the event loop's. Used by `net.channel`, and by what starts a server's streams.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.limits import FREED_BYTES_KEPT_MAX
+
+_ARENA_MAX = -8
+"""The number of glibc's parameter M_ARENA_MAX."""
 
 
 class FreedMemory:
@@ -30,11 +33,24 @@ class FreedMemory:
             self._give_back()
 
 
+def share_one_heap() -> None:
+    """Have the threads that are started from now on use the heap of the first one.
+
+    Otherwise each may get one of its own, of which the allocator does not give back what is free at
+    the end. Nothing where the allocator is another one, as musl's.
+    """
+    _ask_allocator("mallopt", _ARENA_MAX, 1)
+
+
 def trim_heap() -> None:
     """Ask the allocator to give back what is free; nothing where it cannot, as musl's."""
+    _ask_allocator("malloc_trim", 0)
+
+
+def _ask_allocator(name: str, *arguments: int) -> None:
     # Most servers never come to this, and need not load it to start.
     import ctypes
 
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    function = getattr(ctypes.CDLL(None), name, None)
+    if function is not None:
+        function(*arguments)

@@ -10,11 +10,18 @@ Pure and without allocation; any thread. The connection of the server and the wi
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memchr
+from libc.string cimport memchr, memcpy
 
 cdef enum:
     # Longest word of an operation: connect.
     WORD_MAX = 7
+
+# The numbers below a hundred, two digits each.
+cdef const char* PAIRS = (
+    b"00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+    b"40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+    b"8081828384858687888990919293949596979899"
+)
 
 
 cdef inline uint8_t lower(uint8_t byte) noexcept nogil:
@@ -162,15 +169,20 @@ cdef int split_arguments(
 
 
 cdef int put_number(uint8_t* out, uint64_t value) noexcept nogil:
-    # Decimal digits at `out` (20 at the most); returns how many.
-    cdef uint8_t[20] digits
-    cdef int count = 0, at
-    while True:
-        digits[count] = <uint8_t>(48 + value % 10)
-        count += 1
-        value //= 10
-        if value == 0:
-            break
-    for at in range(count):
-        out[at] = digits[count - 1 - at]
+    # Decimal digits at `out` (20 at the most); returns how many. Two at a time, from the last on.
+    cdef uint64_t rest = value
+    cdef int count = 1, at
+    while rest >= 10000:
+        rest //= 10000
+        count += 4
+    count += (rest >= 10) + (rest >= 100) + (rest >= 1000)
+    at = count
+    while value >= 100:
+        at -= 2
+        memcpy(out + at, PAIRS + 2 * (value % 100), 2)
+        value //= 100
+    if value >= 10:
+        memcpy(out, PAIRS + 2 * value, 2)
+    else:
+        out[0] = <uint8_t>(48 + value)
     return count

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist
+from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
 
 
 cdef enum:
@@ -35,6 +35,15 @@ cdef class Hub:
     cpdef int publish_as(
         self, Sublist sublist, bytes target, bytes subject, bytes reply, bytes headers, bytes body
     ) except -1
+
+
+cdef class Shadow(Receiver):
+    # Stands in one account for a subscription of another.
+    cdef readonly Subscription original
+    cdef object rename
+    # The last subject that was renamed, and how it is called there.
+    cdef bytes latest
+    cdef bytes renamed
 
 
 cdef int route(Hub hub, Sublist sublist, Receiver source, const Frame* frame) except -1

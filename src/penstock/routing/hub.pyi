@@ -30,12 +30,27 @@ class Hub:
         headers: bytes,
         body: bytes,
     ) -> int: ...
+    def pass_on(
+        self,
+        sublist: Sublist,
+        target: bytes,
+        subject: bytes,
+        reply: bytes | None,
+        headers: bytes,
+        body: bytes,
+    ) -> int: ...
     def flush(self) -> None: ...
 
 class Service(Receiver):
     def __init__(
         self,
-        callback: Callable[[bytes, bytes | None, bytes, bytes], None],
+        callback: Callable[[bytes, bytes | None, bytes, bytes], bool | None],
         declined: tuple[bytes, ...] = (),
     ) -> None: ...
+    def on_auto_unsubscribed(self, subscription: Subscription) -> None: ...
+
+class Shadow(Receiver):
+    @property
+    def original(self) -> Subscription: ...
+    def __init__(self, original: Subscription, rename: Callable[[bytes], bytes] | None) -> None: ...
     def on_auto_unsubscribed(self, subscription: Subscription) -> None: ...

@@ -16,6 +16,28 @@ cdef enum:
     READ_BYTES = 131072
 
 
+# How many messages are being passed on between accounts, one within the other.
+cdef int passing_on = 0
+
+
+cdef void _fill(
+    Frame* frame, bytes subject, bytes reply, bytes payload, size_t headers_size
+) noexcept:
+    # Their memory is the caller's, who keeps it while the frame is used.
+    frame.subject = subject
+    frame.subject_size = len(subject)
+    frame.reply = NULL
+    frame.reply_size = 0
+    if reply is not None:
+        frame.reply = reply
+        frame.reply_size = len(reply)
+    frame.payload = payload
+    frame.payload_size = len(payload)
+    frame.headers_size = headers_size
+    frame.size_text = frame.headers_text = NULL
+    frame.size_text_size = frame.headers_text_size = 0
+
+
 cdef class Hub:
     """What the links of one server share."""
 
@@ -57,19 +79,25 @@ cdef class Hub:
         """As `publish`, to those who listen to `target`, who are shown `subject` instead."""
         cdef bytes payload = headers + body if headers else body
         cdef Frame frame
-        frame.subject = subject
-        frame.subject_size = len(subject)
-        frame.reply = NULL
-        frame.reply_size = 0
-        if reply is not None:
-            frame.reply = reply
-            frame.reply_size = len(reply)
-        frame.payload = payload
-        frame.payload_size = len(payload)
-        frame.headers_size = len(headers)
-        frame.size_text = frame.headers_text = NULL
-        frame.size_text_size = frame.headers_text_size = 0
+        _fill(&frame, subject, reply, payload, len(headers))
         return route_to(self, sublist.match(target, len(target)), None, &frame)
+
+    def pass_on(self, Sublist sublist not None, bytes target not None, bytes subject not None,
+                bytes reply, bytes headers not None, bytes body not None):
+        """As `publish_as`, of a message of somebody else that is routed right now.
+
+        It remains that one's. No shadow takes it: what came as a request is not imported further.
+        """
+        global passing_on
+        cdef bytes payload = headers + body if headers else body
+        cdef Receiver source = None if self.source == NULL else <Receiver>self.source
+        cdef Frame frame
+        _fill(&frame, subject, reply, payload, len(headers))
+        passing_on += 1
+        try:
+            return route_to(self, sublist.match(target, len(target)), source, &frame)
+        finally:
+            passing_on -= 1
 
     cpdef flush(self):
         """Send what was gathered for every receiver, one system call each."""
@@ -101,7 +129,8 @@ cdef class Service(Receiver):
     def __init__(self, callback, tuple declined=()):
         """`callback(subject, reply, headers, body)`; reply is None where none was given.
 
-        Subjects that begin as one of `declined` are left to others, or to nobody.
+        It gives False for what it did not take. Subjects that begin as one of `declined` are left
+        to others, or to nobody.
         """
         self.callback = callback
         self.declined = declined
@@ -113,23 +142,52 @@ cdef class Service(Receiver):
                 memcmp(frame.subject, <const char*>start, len(start)) == 0
             ):
                 return 0
-        self.callback(
+        taken = self.callback(
             frame.subject[:frame.subject_size],
             frame.reply[:frame.reply_size] if frame.reply_size else None,
             frame.payload[:frame.headers_size],
             frame.payload[frame.headers_size:frame.payload_size],
         )
-        return TAKEN_BY_PYTHON
+        return 0 if taken is False else TAKEN_BY_PYTHON
 
     def on_auto_unsubscribed(self, Subscription subscription):
         """Services do not end by themselves."""
 
 
-cdef int _offer(Hub hub, Receiver source, Subscription subscription, const Frame* frame) except -1:
-    # Deliver to one subscription, minding echo, denials and its end; 1 where it was taken.
+cdef class Shadow(Receiver):
+    """Stands in one account for a subscription of another, which gets what comes here."""
+
+    def __init__(self, Subscription original not None, rename):
+        """`rename(subject)` tells what the other account calls a subject; None for the same."""
+        self.original = original
+        self.rename = rename
+
+    cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
+        cdef Frame other
+        if passing_on:
+            return 0
+        if self.rename is None:
+            return _give(self.original, frame)
+        if self.latest is None or not (
+            <size_t>len(self.latest) == frame.subject_size
+            and memcmp(<const char*>self.latest, frame.subject, frame.subject_size) == 0
+        ):
+            self.renamed = self.rename(frame.subject[:frame.subject_size])
+            self.latest = frame.subject[:frame.subject_size]
+        other = frame[0]
+        other.subject = self.renamed
+        other.subject_size = len(self.renamed)
+        return _give(self.original, &other)
+
+    def on_auto_unsubscribed(self, Subscription subscription):
+        """It ends with the subscription that it stands for."""
+
+
+cdef inline int _give(Subscription subscription, const Frame* frame) except -1:
+    # Deliver to one subscription, minding denials and its end; how it was taken.
     cdef Receiver receiver = subscription.receiver
     cdef int taken
-    if subscription.closed or (receiver is source and source is not None and not source.echo):
+    if subscription.closed:
         return 0
     if subscription.deny is not None and (
         subscription.deny.matches_raw(frame.subject, frame.subject_size)
@@ -139,10 +197,23 @@ cdef int _offer(Hub hub, Receiver source, Subscription subscription, const Frame
     if subscription.max_messages and subscription.delivered > subscription.max_messages:
         return 0
     taken = receiver.deliver(subscription, frame)
+    if taken and subscription.max_messages and (
+        subscription.delivered == subscription.max_messages
+    ):
+        (<object>receiver).on_auto_unsubscribed(subscription)
+    return taken
+
+
+cdef inline int _offer(
+    Hub hub, Receiver source, Subscription subscription, const Frame* frame
+) except -1:
+    # As `_give`, minding echo, too, and who is charged for it; 1 where it was taken.
+    cdef int taken
+    if subscription.receiver is source and source is not None and not source.echo:
+        return 0
+    taken = _give(subscription, frame)
     if not taken:
         return 0
-    if subscription.max_messages and subscription.delivered == subscription.max_messages:
-        (<object>receiver).on_auto_unsubscribed(subscription)
     if taken != TAKEN and source is not None:
         source.charge(taken)
     return 1

@@ -1,7 +1,8 @@
 """Who listens to a subject: told to those who wait for it to change.
 
-One watch for each sublist. What is watched are literal subjects; whoever watches one is told after
-every subscription that is put in or taken out and that matches it, and asks the sublist for itself.
+A sublist may have several observers, each of which is told of every subscription that is put in or
+taken out. A watch is one of them. What it watches are literal subjects; whoever watches one is told
+after every change that concerns it, and asks the sublist for itself.
 
 One thread: the event loop's.
 """
@@ -14,6 +15,35 @@ from penstock.routing.sublist import Sublist, Subscription
 from penstock.subjects import is_literal, matches
 
 Changed = Callable[[], None]
+Observer = Callable[[Subscription], None]
+
+
+class _Observers:
+    """All who observe one sublist, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.each: tuple[Observer, ...] = ()
+
+    def __call__(self, subscription: Subscription) -> None:
+        for observer in self.each:
+            observer(subscription)
+
+
+def observe(sublist: Sublist, observer: Observer) -> None:
+    """Call an observer with every subscription from now on; it may be called once for each."""
+    if not isinstance(sublist.observer, _Observers):
+        sublist.observer = _Observers()
+    if observer not in sublist.observer.each:
+        sublist.observer.each += (observer,)
+
+
+def ignore(sublist: Sublist, observer: Observer) -> None:
+    """Call an observer no more."""
+    observers = sublist.observer
+    if isinstance(observers, _Observers):
+        observers.each = tuple(each for each in observers.each if each != observer)
+        if not observers.each:
+            sublist.observer = None
 
 
 class InterestWatch:
@@ -26,7 +56,7 @@ class InterestWatch:
     def watch(self, subject: bytes, changed: Changed) -> None:
         """Call `changed` whenever the interest in a subject may have changed."""
         self._watched.setdefault(subject, []).append(changed)
-        self._sublist.observer = self._observe
+        observe(self._sublist, self._observe)
 
     def unwatch(self, subject: bytes, changed: Changed) -> None:
         """Call it no more."""
@@ -36,7 +66,7 @@ class InterestWatch:
         if not watchers:
             self._watched.pop(subject, None)
         if not self._watched:
-            self._sublist.observer = None
+            ignore(self._sublist, self._observe)
 
     def _observe(self, subscription: Subscription) -> None:
         pattern = subscription.subject

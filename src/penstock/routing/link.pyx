@@ -22,7 +22,7 @@ from penstock.protocol.operations cimport (
     OP_INFO, OP_MINUS_ERR, OP_MSG, OP_PING, OP_PONG, OP_PUB, OP_SUB, OP_UNSUB, SIZE_BAD, Argument,
     Line, PublishLine, parse_size, put_number, read_line, read_publish, split_arguments,
 )
-from penstock.routing.hub cimport HEADROOM, TAKEN, TAKEN_LATE, Hub, route_to
+from penstock.routing.hub cimport HEADROOM, TAKEN, TAKEN_LATE, Hub, Shadow, route_to
 from penstock.routing.outbox cimport Outbox
 from penstock.routing.sublist cimport (
     Frame, Matches, Receiver, Subscription, same_text,
@@ -700,6 +700,8 @@ cdef size_t backlog(Matches found) noexcept:
 
 
 cdef size_t _backlog_of(Receiver receiver) noexcept:
+    if isinstance(receiver, Shadow):
+        receiver = (<Shadow>receiver).original.receiver
     if not isinstance(receiver, Link) or not (<Link>receiver).blocked:
         return 0
     return (<Link>receiver).out.pending()

@@ -74,9 +74,13 @@ cdef class Matches:
     # The subscriptions of one literal subject: plain ones, and a list for each queue group.
     cdef readonly list plain
     cdef readonly list queues
-    # What it is remembered under: the subject, or all of it before the last token.
+    # What it is remembered under: the subject, what is before its last token, or its first tokens.
     cdef bytes subject
     cdef bint is_any_last
+    # So many first tokens decide, whatever follows on them; 0 where more of the subject does.
+    cdef uint32_t deciding
+    # It is remembered under those.
+    cdef bint is_any_rest
     # Nobody subscribed.
     cdef bint is_nobody
     # The sublist holds it, until its epoch ends.
@@ -127,9 +131,12 @@ cdef class Sublist:
     # Moves with every remembered answer that is let go; no two sublists are ever at the same.
     cdef uint64_t epoch
     cdef size_t remembered
+    # For how many first tokens answers are remembered: bit 3 for three of them.
+    cdef uint64_t starts_known
 
     cdef Matches match(self, const uint8_t* subject, size_t size)
     cdef Matches _recall(self, uint64_t value, const uint8_t* key, size_t size)
+    cdef Matches _recall_start(self, const uint8_t* subject, size_t size)
     cdef Matches _find(self, bytes subject)
     cdef int _remember(self, uint64_t value, Matches found) except -1
     cdef int _forget(self) except -1

@@ -2,8 +2,9 @@
 
 A publish asks `match` for its subject. The answer is remembered per subject in a table of fixed
 size until any subscription comes or goes, which forgets them all; a subject that is not remembered
-costs a walk through the trie. The table never grows: a newcomer takes the place of whoever has the
-same slot, and what the answers hold together is bounded too.
+costs a walk through the trie. Where no subscription looks at what follows on its first tokens, it
+is remembered for all subjects that begin with these. The table never grows: a newcomer takes the
+place of whoever has the same slot, and what the answers hold together is bounded too.
 
 A million subscriptions fit: a place in the trie has a dictionary only for what it has several of.
 
@@ -17,12 +18,17 @@ from libc.string cimport memcpy
 
 from penstock.errors import UsageError
 
+cdef extern from "string.h" nogil:
+    void* memmem(const void* data, size_t size, const void* wanted, size_t wanted_size)
+
 cdef enum:
     # 8,192 subjects remembered: 128 KiB of slots for each account that is used.
     SLOTS = 8192
     # Subscriptions in all remembered answers together, 8 MiB of references: thousands that listen
     # to everything would otherwise stand in the answer of every subject.
     REMEMBERED_MAX = 1048576
+    # More first tokens than these are not remembered by themselves.
+    STARTS_MAX = 15
 
 cdef uint64_t sublists_made = 0
 
@@ -287,6 +293,7 @@ cdef class Sublist:
                 found.is_kept = False
             self.kept = []
             self.remembered = 0
+            self.starts_known = 0
             self.epoch += 1
         return 0
 
@@ -308,6 +315,10 @@ cdef class Sublist:
                     same_text(<const uint8_t*><const char*>found.subject, subject, size)
                 ):
                     return found
+        if self.starts_known:
+            found = self._recall_start(subject, size)
+            if found is not None:
+                return found
         # Every request has a reply of its own, which only its last token tells from the others.
         while start and subject[start - 1] != 46:
             start -= 1
@@ -317,7 +328,13 @@ cdef class Sublist:
             if found is not None:
                 return found
         found = self._find(subject[:size])
-        if found.is_any_last and start:
+        if found.deciding:
+            start = _start_of(subject, size, found.deciding)
+            found.subject = subject[:start]
+            found.is_any_rest = True
+            value = hash_subject(subject, start)
+            self.starts_known |= <uint64_t>1 << found.deciding
+        elif found.is_any_last and start:
             found.subject = subject[:start]
             value = start_value
         self._remember(value, found)
@@ -338,6 +355,24 @@ cdef class Sublist:
         ):
             return None
         return found
+
+    cdef Matches _recall_start(self, const uint8_t* subject, size_t size):
+        # What is remembered for all subjects that begin as this one, or None.
+        cdef uint64_t left = self.starts_known >> 1
+        cdef size_t at = 0
+        cdef Matches found
+        while left and at < size:
+            if subject[at] == 46:
+                if left & 1:
+                    found = self._recall(hash_subject(subject, at + 1), subject, at + 1)
+                    # A subject with an empty token reaches nobody.
+                    if found is not None and found.is_any_rest and (
+                        memmem(subject + at, size - at, b"..", 2) == NULL
+                    ):
+                        return found
+                left >>= 1
+            at += 1
+        return None
 
     cdef int _remember(self, uint64_t value, Matches found) except -1:
         cdef Slot* slot
@@ -372,7 +407,7 @@ cdef class Sublist:
         cdef list tokens = subject.split(b".")
         # A subject with an empty token reaches nobody, not even a subscription to everything.
         if b"" not in tokens:
-            found.is_any_last = _collect(self.root, tokens, found.plain, groups)
+            _collect(self.root, tokens, found, groups)
         found.queues = list(groups.values())
         found.is_nobody = not found.plain and not found.queues
         return found
@@ -428,25 +463,36 @@ cdef int _take(Node node, list plain, dict groups) except -1:
     return 0
 
 
-cdef int _collect(Node node, list tokens, list plain, dict groups) except -1:
-    # Gather who subscribed; 1 where any other last token would have given the same. The order is
-    # the reference's: it decides whose subscription hears that nobody answers. Ways that are still
-    # to go are kept in a list: as calls, a long subject could exhaust the stack.
-    cdef Py_ssize_t place = 0, last = len(tokens) - 1
+cdef size_t _start_of(const uint8_t* subject, size_t size, uint32_t tokens) noexcept nogil:
+    # How long the first tokens of a subject are, with the dot behind them.
+    cdef size_t at = 0
+    while at < size and tokens:
+        tokens -= subject[at] == 46
+        at += 1
+    return at
+
+
+cdef int _collect(Node node, list tokens, Matches found, dict groups) except -1:
+    # Gather who subscribed, and find out how much of the subject that depends on. The order is the
+    # reference's: it decides whose subscription hears that nobody answers. Ways that are still to
+    # go are kept in a list: as calls, a long subject could exhaust the stack.
+    cdef Py_ssize_t place = 0, last = len(tokens) - 1, deciding = 0
     cdef list ways = []
     cdef Node child
-    cdef bint is_any_last = True
+    found.is_any_last = True
     while True:
         if node.rest is not None:
-            _take(node.rest, plain, groups)
+            _take(node.rest, found.plain, groups)
+        if node.literals is not None or node.star is not None:
+            deciding = max(deciding, place + 1)
         child = node.literal(tokens[place])
         if place == last:
             if node.literals is not None:
-                is_any_last = False
+                found.is_any_last = False
             if child is not None:
-                _take(child, plain, groups)
+                _take(child, found.plain, groups)
             if node.star is not None:
-                _take(node.star, plain, groups)
+                _take(node.star, found.plain, groups)
         elif node.star is not None:
             if child is not None:
                 ways.append((child, place + 1))
@@ -458,5 +504,7 @@ cdef int _collect(Node node, list tokens, list plain, dict groups) except -1:
             place += 1
             continue
         if not ways:
-            return is_any_last
+            if deciding <= min(last, STARTS_MAX):
+                found.deciding = <uint32_t>deciding
+            return 0
         node, place = ways.pop()

@@ -17,18 +17,20 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.direct import DirectGets
+from penstock.api.dispatch import API_PREFIX
 from penstock.config.durations import format_duration
 from penstock.config.options_jetstream import AccountJetStreamOptions, JetStreamOptions
 from penstock.consumer.account import AccountConsumers
 from penstock.consumer.keeping import StateKeeper
 from penstock.documents.encoding import to_json
 from penstock.documents.times import timestamp
-from penstock.errors import UsageError
+from penstock.errors import ApiError, UsageError
 from penstock.limits import RECOVERY_THREADS_MAX
 from penstock.net.connection import Connection
-from penstock.net.memory import trim_heap
+from penstock.net.memory import share_one_heap, trim_heap
 from penstock.routing.sublist import Sublist
 from penstock.security.identifiers import UniqueIds
+from penstock.server.client_info import client_info
 from penstock.server.jetstream_doors import Door
 from penstock.server.jetstream_resources import (
     announce,
@@ -36,13 +38,18 @@ from penstock.server.jetstream_resources import (
     make_resources,
     storage_policy,
 )
-from penstock.server.monitoring import user_of
 from penstock.server.origin_links import OriginLinks
 from penstock.server.version import NATS_VERSION
 from penstock.store.commit_statistics import CommitStatistics
+from penstock.store.disk_threads import DoneJobs
 from penstock.store.vfs import FileSystem, OsFileSystem
 from penstock.stream.account import AccountStreams
-from penstock.stream.allowances import AccountLimits, ServerLimits, TierLimits
+from penstock.stream.allowances import (
+    AccountLimits,
+    ServerLimits,
+    TierLimits,
+    check_promise,
+)
 from penstock.stream.config import StorageType
 
 if TYPE_CHECKING:
@@ -50,6 +57,8 @@ if TYPE_CHECKING:
 
 TYPE_PREFIX = "io.nats.jetstream."
 EVENT_PREFIX = "$JS.EVENT."
+LONG_REPLIES = "js_ack_fc_v2"
+"""The feature flag for reply subjects that tell of the domain and the account."""
 
 
 class JetStreamService:
@@ -69,7 +78,8 @@ class JetStreamService:
         self.domain = options.domain
         self.strict = options.strict
         self.commits = CommitStatistics()
-        self.policy = storage_policy(options, self.commits)
+        self.done_jobs = DoneJobs()
+        self.policy = storage_policy(options, self.commits, self.done_jobs)
         self.batch_room = batch_room(options.limits.batch)
         try:
             self.resources = make_resources(options)
@@ -81,7 +91,11 @@ class JetStreamService:
         self._direct: dict[str, DirectGets] = {}
         self._keeper = StateKeeper(lambda: self.loop, self.log)
         self._ids = UniqueIds(server.random_bytes)
+        self._full: set[str] = set()
+        """Streams that have found the disk full, and of which that was told."""
+
         self._tasks: set[asyncio.Task[None]] = set()
+        self._requests: set[asyncio.Task[None]] = set()
 
     # What streams and handlers ask of their server
 
@@ -179,34 +193,72 @@ class JetStreamService:
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Have something done after the answer; the server ends it when it stops."""
-        task = self.loop.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        _keep_track(self.loop.create_task(work, name=name), self._tasks)
+
+    def answer_later(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Have a request answered that has to wait; when the server stops, it is waited for."""
+        _keep_track(self.loop.create_task(work, name=name), self._requests)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many requests wait as may wait."""
+        return len(self._requests) >= self.options.request_queue_limit
+
+    def drop_request(self, subject: str) -> None:
+        """Answer a request never, for too many wait; whoever watches the server is told."""
+        self.log("WRN", f"JetStream API queue limit reached, dropping a request on {subject}")
+        self._advise_watchers("API.LIMIT_REACHED", "api_limit_reached", {"dropped": 1})
+
+    def out_of_storage(self, stream: str) -> None:
+        """Tell whoever watches the server that its disk is full: a stream takes no more."""
+        if stream not in self._full:
+            self._full.add(stream)
+            fields = {"server_id": self._server.server_id, "stream": stream, "cluster": ""}
+            self._advise_watchers("SERVER.OUT_OF_STORAGE", "server_out_of_space", fields)
+
+    def _advise_watchers(self, subject: str, kind: str, fields: Mapping[str, Any]) -> None:
+        system = self._server.identities.accounts.system_account
+        if system is not None:
+            told = {"server": self.server_name, **fields}
+            self.advise(system.sublist, f"ADVISORY.{subject}", f"advisory.v1.{kind}", told)
 
     # Living
 
     def start(self) -> None:
-        """Open every stream, then answer requests."""
+        """Open every stream, then answer requests; raises UsageError."""
         if self.resources.is_temporary:
             warning = "Temporary storage directory used, data could be lost on system reboot"
             self.log("WRN", warning)
         announce(self.resources, self.options, lambda line: self.log("INF", line))
-        self.serve_accounts()
+        self.loop.add_reader(self.done_jobs.fileno(), self.done_jobs.reap)
+        if self.files.list_names(self.resources.path):
+            # Whole blocks are read by several threads, and given back below.
+            share_one_heap()
+        refused = self.serve_accounts()
         if any(account.streams for account in self.accounts.values()):
-            # The blocks that were read while opening lay in the heaps of several threads.
             trim_heap()
         self._links.start(self.loop)
         took_ns = self.clock.monotonic_ns() - self._started_ns
         self.log("INF", f"Took {format_duration(took_ns)} to start JetStream")
+        if refused:
+            for name in list(self.accounts):
+                self._disable(name)
+            what = "Can't start JetStream: Error enabling jetstream on configured accounts"
+            raise UsageError(f"{what}: {refused[0]}")
 
     def take_options(self, options: JetStreamOptions) -> None:
         """Go on with other bounds and accounts; raises UsageError."""
         self.resources = make_resources(options)
         self.options = options
-        self.serve_accounts()
+        for reason in self.serve_accounts():
+            self.log("ERR", reason)
 
-    def serve_accounts(self) -> None:
-        """Give every account what its configuration says, and take away what it says no more."""
+    def serve_accounts(self) -> list[str]:
+        """Give every account what its configuration says, and take away what it says no more.
+
+        Gives the reasons why an account cannot have what it shall have; it stays as it was.
+        """
+        refused = []
         accounts = self._server.identities.accounts
         for name in [name for name in self._doors if accounts.find(name) is None]:
             self._disable(name)
@@ -216,12 +268,36 @@ class JetStreamService:
                 limits = None if account.is_system else self._limits_of(account.name)
                 if limits is None:
                     self._disable(account.name)
+                elif reason := self._cannot_promise(account.name, limits):
+                    refused.append(reason)
                 elif account.name in self.accounts:
                     self.accounts[account.name].limits = limits
                 else:
                     self._enable(account.name, account.sublist, limits, threads)
-                if account.name not in self._doors:
-                    self._doors[account.name] = Door(self, account)
+                self._serve_door(account, is_enabled=limits is not None)
+        return refused
+
+    def _cannot_promise(self, name: str, limits: AccountLimits) -> str:
+        """Say why an account cannot have its limits, "" where it can."""
+        promised = {each.name: each.limits for each in self.accounts.values()}
+        try:
+            check_promise(limits, self.limits, promised.values(), kept=promised.get(name))
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    def _serve_door(self, account: Any, *, is_enabled: bool) -> None:
+        # An account without streams may have those of another at the same place.
+        sharing = self._server.sharing
+        is_elsewhere = (
+            not is_enabled
+            and sharing is not None
+            and sharing.asks_elsewhere(account.name, f"{API_PREFIX}INFO")
+        )
+        if is_elsewhere and account.name in self._doors:
+            self._doors.pop(account.name).close()
+        elif not is_elsewhere and account.name not in self._doors:
+            self._doors[account.name] = Door(self, account)
 
     def _limits_of(self, name: str) -> AccountLimits | None:
         options = self._server.options
@@ -240,7 +316,8 @@ class JetStreamService:
         self._direct[name] = DirectGets(self, sublist)
         account.watchers.append(self._direct[name].follow)
         account.feeding.lines = self._links.of_account(name)
-        AccountConsumers(account, self._keeper, self.unique_id)
+        sends_long = self._server.options.feature_flags.get(LONG_REPLIES, False)
+        AccountConsumers(account, self._keeper, self.unique_id, sends_long=sends_long)
         self.accounts[name] = account
         for stream in account.recover(threads):
             state, took_ns = stream.store.state(), stream.store.report.duration_ns
@@ -256,6 +333,14 @@ class JetStreamService:
             self._direct.pop(name).close()
             account.stop()
 
+    async def finish_requests(self) -> None:
+        """Take no more requests, and answer those that were taken."""
+        for door in self._doors.values():
+            door.close()
+        self._doors.clear()
+        while self._requests:
+            await asyncio.wait(self._requests)
+
     def stop(self) -> None:
         """Answer no more, and make everything durable."""
         self.log("INF", "Initiating JetStream Shutdown...")
@@ -268,31 +353,22 @@ class JetStreamService:
         for name in list(self.accounts):
             self._disable(name)
         self._keeper.stop()
+        self.loop.remove_reader(self.done_jobs.fileno())
         self.log("INF", "JetStream Shutdown")
 
     # Requests
 
-    def client_info(self) -> dict[str, Any]:
-        """Tell who is asking."""
-        asking = self.hub.publisher
+    def client_info(self, account: str, client: Connection | None = None) -> dict[str, Any]:
+        """Tell an account who is asking, or who asked before."""
+        asking = client or self.hub.publisher
         if not isinstance(asking, Connection):
             return {}
-        options = asking.options
-        fields = {
-            "start": timestamp(asking.start_ns),
-            "host": asking.ip,
-            "id": asking.cid,
-            "acc": asking.identity.account_name,
-            "user": user_of(asking),
-            "name": options.name,
-            "lang": options.lang,
-            "ver": options.version,
-            "rtt": asking.rtt_ns,
-            "server": self.server_name,
-            "kind": "Client",
-            "client_type": asking.kind,
-        }
-        return {name: value for name, value in fields.items() if value}
+        return client_info(asking, self.server_name, account=account)
+
+
+def _keep_track(task: asyncio.Task[None], tasks: set[asyncio.Task[None]]) -> None:
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
 
 
 def _limits(options: AccountJetStreamOptions) -> AccountLimits:

@@ -3,18 +3,23 @@
     $JS.API.>            the API; of the system account, what concerns all accounts
     $JS.<domain>.API.>   the same, and what stands for `$KV` and `$OBJ` of the domain
 
-What always holds: a request that is known gets one answer, and one that is not is met with silence,
-as by the reference server; where somebody else would have to answer and nobody does, the client is
-told so. Whoever watches `$JS.EVENT.ADVISORY.API` in the account sees requests and answers.
+What always holds: a request that is known gets one answer, and one that is not, or that comes while
+too many wait, is met with silence, as by the reference server; where somebody else would have to
+answer and nobody does, the client is told so. While a client's request waits for a disk nothing
+more is read of that client, so that what it sends comes after what it asked for; others go on.
+Whoever watches `$JS.EVENT.ADVISORY.API` in the account sees requests and answers.
 
 One thread: the event loop's.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
 
 from penstock import error_codes
 from penstock.api.direct import DIRECT_PREFIX
@@ -49,6 +54,18 @@ _MAPPED = ("STREAM.", "CONSUMER.", "DIRECT.", "META.", "SERVER.", "ACCOUNT.")
 _MAPPED_SPACES = ("$KV.", "$OBJ.")
 _NOT_ENABLED = error_codes.NOT_ENABLED_FOR_ACCOUNT
 _FOR_CLUSTERS = ("META.LEADER.STEPDOWN", "META.RESCUE", "SERVER.REMOVE", "SERVER.EVACUATE")
+
+
+_Outcome: TypeAlias = Answer | Coroutine[Any, Any, Answer | None] | None
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """A request, and who is waiting for its answer."""
+
+    subject: str
+    reply: bytes | None
+    body: bytes
+    client: Connection | None
 
 
 class Door:
@@ -108,22 +125,39 @@ class Door:
             outcome = self._answer_system(subject, headers)
         else:
             outcome = self._answer(subject, reply, headers, body)
-        if outcome is None:
-            return
+        asking = self._service.hub.publisher
+        asked = _Asked(subject, reply, body, asking if isinstance(asking, Connection) else None)
+        if isinstance(outcome, Coroutine):
+            if asked.client is not None:
+                asked.client.rest()
+            self._service.answer_later(self._tell_later(asked, outcome), f"request {subject}")
+        elif outcome is not None:
+            self._tell(asked, outcome)
+
+    async def _tell_later(self, asked: _Asked, work: Coroutine[Any, Any, Answer | None]) -> None:
+        try:
+            outcome = await work
+            if outcome is not None:
+                self._tell(asked, outcome)
+            self._service.flush()
+        finally:
+            if asked.client is not None:
+                asked.client.go_on()
+
+    def _tell(self, asked: _Asked, outcome: Answer) -> None:
         streams = self._service.accounts.get(self._account.name)
         if outcome.is_told and streams is not None:
             streams.api_total += 1
             streams.api_errors += outcome.has_failed
-        if reply is not None:
-            self._service.publish(self._account.sublist, reply, outcome.headers, outcome.body)
+        if asked.reply is not None:
+            sublist = self._account.sublist
+            self._service.publish(sublist, asked.reply, outcome.headers, outcome.body)
         if outcome.is_told:
-            self._advise(subject, body, outcome)
+            self._advise(asked, outcome)
 
     # Answers
 
-    def _answer(
-        self, subject: str, reply: bytes | None, headers: bytes, body: bytes
-    ) -> Answer | None:
+    def _answer(self, subject: str, reply: bytes | None, headers: bytes, body: bytes) -> _Outcome:
         found = ENDPOINTS.find(subject.removeprefix(API_PREFIX))
         if found is None:
             return None
@@ -133,10 +167,13 @@ class Door:
             is_newer = needs_newer(headers)
             code = error_codes.REQUIRED_API_LEVEL if is_newer else _NOT_ENABLED
             return _refused(endpoint.kind, code)
+        if self._service.is_full and endpoint.may_wait:
+            self._service.drop_request(subject)
+            return None
         call = Call(self._service, streams, subject, names, headers, body, reply)
         return answer(endpoint, call)
 
-    def _answer_system(self, subject: str, headers: bytes) -> Answer | None:
+    def _answer_system(self, subject: str, headers: bytes) -> _Outcome:
         rest = subject.removeprefix(API_PREFIX)
         if subject.startswith(PURGE_PREFIX) and not needs_newer(headers):
             return self._purge(subject.removeprefix(PURGE_PREFIX))
@@ -144,7 +181,7 @@ class Door:
             return None
         return _refused("account_info_response" if rest == "INFO" else "system_response")
 
-    def _purge(self, name: str) -> Answer | None:
+    async def _purge(self, name: str) -> Answer | None:
         """Remove everything that an account has, be it one that is no longer known."""
         # Without a name it would be everybody's.
         if not name or "." in name:
@@ -160,23 +197,23 @@ class Door:
         service.log("INF", f"Purge request for account {name} ({counted})")
         for stream in names:
             assert account is not None, "it has the streams"
-            account.delete(stream)
+            await account.delete(stream)
         path = os.path.join(service.resources.path, name)
         if service.files.is_dir(path):
-            remove_tree(service.files, path)
+            await asyncio.get_running_loop().run_in_executor(None, remove_tree, service.files, path)
         if account is not None:
             account.offline.clear()
         body = to_json({"type": TYPE_PREFIX + PURGED_KIND, "initiated": True})
         return Answer(body, has_failed=False, is_told=True)
 
-    def _advise(self, subject: str, body: bytes, outcome: Answer) -> None:
+    def _advise(self, asked: _Asked, outcome: Answer) -> None:
         def fields() -> Mapping[str, Any]:
-            asked = {"request": body.decode("utf-8", "replace")} if body else {}
+            request = {"request": asked.body.decode("utf-8", "replace")} if asked.body else {}
             return {
                 "server": self._service.server_name,
-                "client": self._service.client_info(),
-                "subject": subject,
-                **asked,
+                "client": self._service.client_info(self._account.name, asked.client),
+                "subject": asked.subject,
+                **request,
                 "response": outcome.body.decode(),
             }
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable
 from typing import Final
 
@@ -18,6 +17,7 @@ from penstock.config.options_jetstream import BatchLimitsOptions, JetStreamOptio
 from penstock.errors import UsageError
 from penstock.format.envelope import Cipher, StoreKey
 from penstock.store.commit_statistics import CommitStatistics
+from penstock.store.disk_threads import DoneJobs
 from penstock.store.vfs import OsFileSystem
 from penstock.stream.batch_room import BatchRoom
 from penstock.stream.storage import StoragePolicy
@@ -55,7 +55,7 @@ def make_resources(options: JetStreamOptions) -> Resources:
     if options.tpm is not None and options.tpm.keys_file:
         # Going on would leave unencrypted what is meant to be encrypted.
         raise UsageError("TPM functionality is not supported on this platform")
-    root = options.store_dir or os.path.join(tempfile.gettempdir(), "nats")
+    root = options.store_dir or os.path.join(_temporary_path(), "nats")
     path = os.path.join(root, FOLDER_NAME)
     _make_writable(path)
     memory, storage = options.max_memory, options.max_file
@@ -67,17 +67,26 @@ def make_resources(options: JetStreamOptions) -> Resources:
     )
 
 
+def _temporary_path() -> str:
+    # Few servers need it, and it takes its time to load.
+    import tempfile
+
+    return tempfile.gettempdir()
+
+
 def _make_writable(path: str) -> None:
+    files = OsFileSystem()
     try:
-        OsFileSystem().make_dirs(path)
+        files.make_dirs(path)
     except FileExistsError:
         raise UsageError("storage directory is not a directory") from None
     except OSError as error:
         reason = f"mkdir {error.filename}: {(error.strerror or 'failed').lower()}"
         raise UsageError(f"could not create storage directory - {reason}") from None
+    probe = os.path.join(path, f"_test_{os.urandom(8).hex()}")
     try:
-        with tempfile.NamedTemporaryFile(prefix="_test_", dir=path):
-            pass
+        files.open(probe, "create").close()
+        files.unlink(probe)
     except OSError:
         raise UsageError("storage directory is not writable") from None
 
@@ -91,7 +100,9 @@ def _disk_bytes(path: str) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def storage_policy(options: JetStreamOptions, commits: CommitStatistics) -> StoragePolicy:
+def storage_policy(
+    options: JetStreamOptions, commits: CommitStatistics, done_jobs: DoneJobs
+) -> StoragePolicy:
     """Give what the options decide for all stores."""
     return StoragePolicy(
         sync_interval_ns=0 if options.sync_always else options.sync_interval_ns or 0,
@@ -99,6 +110,7 @@ def storage_policy(options: JetStreamOptions, commits: CommitStatistics) -> Stor
         key=StoreKey(options.key.encode()) if options.key else None,
         previous_key=StoreKey(options.previous_key.encode()) if options.previous_key else None,
         on_commit=commits.note,
+        done_jobs=done_jobs,
     )
 
 

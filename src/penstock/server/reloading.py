@@ -40,6 +40,7 @@ async def take_options(server: Server, wanted: ServerOptions) -> None:
     server.options, server.tls, server.websockets.tls = wanted, tls, websocket_tls
     server.config_load_ns = server.clock.now_ns()
     server.system.serve_accounts()
+    server.serve_sharing()
     server.serve_jetstream()
     for change in found:
         server.log("INF", change.text)

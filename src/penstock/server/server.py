@@ -51,6 +51,7 @@ from penstock.server.websockets import WebSocketDoor, websocket_terms
 
 if TYPE_CHECKING:
     from penstock.server.jetstream import JetStreamService
+    from penstock.server.sharing import Sharing
 
 
 class Server:
@@ -91,6 +92,7 @@ class Server:
         self.ask_reload: Callable[[], None] | None = None
         self.source = ServerSource(self)
         self.jetstream: JetStreamService | None = None
+        self.sharing: Sharing | None = None
         self.monitoring = Monitoring(self, self.source)
         self.system = SystemServices(self)
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by start
@@ -349,6 +351,7 @@ class Server:
             port = self.options.http_port or self.options.https_port
             raise _cannot_listen("monitoring", self.options.http_host, port, error) from None
         self.system.start()
+        self.serve_sharing()
         try:
             self.serve_jetstream()
         except UsageError:
@@ -356,6 +359,17 @@ class Server:
             raise
         for listener in self._listeners:
             listener.start()
+
+    def serve_sharing(self) -> None:
+        """Let pass between accounts what the options say."""
+        accounts = self.options.accounts
+        if self.sharing is None and any(each.imports for each in accounts.values()):
+            # Most servers share nothing, and start without loading it.
+            from penstock.server.sharing import Sharing
+
+            self.sharing = Sharing(self)
+        if self.sharing is not None:
+            self.sharing.apply(accounts)
 
     def serve_jetstream(self) -> None:
         """Keep streams, or no longer, as the options say; raises UsageError."""
@@ -411,6 +425,7 @@ class Server:
         await self.monitoring.stop()
         self.system.stop()
         if self.jetstream is not None:
+            await self.jetstream.finish_requests()
             self.jetstream.stop()
         for connection in self.clients():
             connection.close(ClosedReason.SERVER_SHUTDOWN)

@@ -22,14 +22,15 @@ def check_available(options: ServerOptions) -> None:
 
 def without_effect(options: ServerOptions) -> list[str]:
     """Name what was asked for and will not be there."""
-    leafnodes, accounts = options.leafnodes, options.accounts.values()
+    leafnodes = options.leafnodes
+    exports = [export for account in options.accounts.values() for export in account.exports]
     asked_for = {
         "Cluster": options.cluster is not None and options.cluster.port != 0,
         "Gateway": options.gateway is not None and options.gateway.port != 0,
         "Leafnodes": leafnodes is not None and bool(leafnodes.port or leafnodes.remotes),
         "MQTT": options.mqtt is not None and options.mqtt.port != 0,
         "Auth callout": options.authorization.auth_callout is not None,
-        "Sharing between accounts": any(each.exports or each.imports for each in accounts),
+        "Service latency": any(export.latency is not None for export in exports),
         "OCSP": options.ocsp is not None and options.ocsp.mode != "never",
         "Profiling": options.prof_port != 0,
     }

@@ -34,23 +34,29 @@ cdef size_t CHUNKS_MAX = 64
 
 
 cdef enum:
-    SPARE_MAX = 8  # as long as the two arrays below
+    SPARE_MAX = 32  # as long as the two arrays below
     # Smaller buffers are cheap to get, larger ones too dear to keep.
     SPARE_ROOM_MIN = 65536
     SPARE_ROOM_MAX = 1048576
+    SPARE_BYTES_MAX = 8388608
 
 # Buffers of chunks that are done, for the next ones: fresh memory costs a page fault every 4 KiB.
 # Touched only under the interpreter lock.
-cdef uint8_t* spare_data[8]
-cdef size_t spare_room[8]
+cdef uint8_t* spare_data[32]
+cdef size_t spare_room[32]
 cdef int spare_count = 0
+cdef size_t spare_bytes = 0
 
 
 cdef void _give_back(uint8_t* data, size_t room) noexcept:
-    global spare_count
-    if spare_count < SPARE_MAX and SPARE_ROOM_MIN <= room <= SPARE_ROOM_MAX:
+    global spare_bytes, spare_count
+    if (
+        spare_count < SPARE_MAX and SPARE_ROOM_MIN <= room <= SPARE_ROOM_MAX
+        and spare_bytes + room <= SPARE_BYTES_MAX
+    ):
         spare_data[spare_count] = data
         spare_room[spare_count] = room
+        spare_bytes += room
         spare_count += 1
     else:
         free(data)
@@ -92,7 +98,7 @@ cdef class ActiveBlock:
         free(self.pending)
 
     cdef int _reserve(self, size_t more) except -1:
-        global spare_count
+        global spare_bytes, spare_count
         cdef size_t used = <size_t>(self.bytes - self.pending_at)
         cdef size_t room = self.pending_room if self.pending_room else PENDING_START
         cdef uint8_t* grown
@@ -102,6 +108,7 @@ cdef class ActiveBlock:
             spare_count -= 1
             self.pending = spare_data[spare_count]
             self.pending_room = room = spare_room[spare_count]
+            spare_bytes -= room
             if used + more <= room:
                 return 0
         while room < used + more:

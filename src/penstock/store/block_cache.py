@@ -86,6 +86,11 @@ class BlockCache:
         """Give a block's index, from memory or from its file."""
         return block.index if block.index is not None else self.load_index(block)
 
+    def last_checksum(self, block: Block) -> int:
+        """Give what a block's last record ends with, 0 where nothing tells; keeps no index."""
+        index = block.index if block.index is not None else self.read_index(block)
+        return 0 if index is None else index.last_checksum
+
     def load_index(self, block: Block) -> BlockIndex:
         """Bring a sealed block's index into memory, building it again where it must be."""
         index = self.read_index(block)

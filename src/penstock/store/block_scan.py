@@ -1,7 +1,8 @@
 """Opening the blocks of a directory: by their indexes, or by a scan where those do not serve.
 
-Only the last block is always scanned: what was being written when a process ended lies at its end,
-and here it is told what of that is torn and what is damage.
+The last block is scanned, unless a checkpoint tells that it was sealed when the store was stopped:
+what was being written when a process ended lies at its end, and here it is told what of that is
+torn and what is damage.
 
 What always holds: nothing is written.
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
@@ -98,11 +100,11 @@ class Known(msgspec.Struct):
     early: EarlyWalk | None = None
 
     @property
-    def last_block(self) -> int:
-        """The number of the last block that is told of, 0 for none."""
-        told = [0 if self.mark is None else self.mark.block]
+    def last_block(self) -> tuple[int, int]:
+        """The number of the last block that is told of, 0 for none, and how long it was."""
+        told = [(0, 0) if self.mark is None else (self.mark.block, self.mark.block_bytes)]
         if self.checkpoint is not None:
-            told += [each.number for each in self.checkpoint.blocks[-1:]]
+            told += [(each.number, each.bytes) for each in self.checkpoint.blocks[-1:]]
         return max(told)
 
     @property
@@ -131,13 +133,7 @@ class Known(msgspec.Struct):
 
     def durable_bytes(self, head: BlockHead) -> int:
         """Give how much of a block is known to be on stable storage."""
-        ends = [(0, 0)]
-        if self.mark is not None:
-            ends.append((self.mark.block, self.mark.block_bytes))
-        if self.checkpoint is not None and self.checkpoint.blocks:
-            last = self.checkpoint.blocks[-1]
-            ends.append((last.number, last.bytes))
-        number, size = max(ends)
+        number, size = self.last_block
         if number == head.number:
             return size
         return head.size if number > head.number else 0
@@ -184,10 +180,19 @@ def open_blocks(
             return _scan_last(engine, survey, known, head)
         return _scan_sealed(engine, head)
 
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        for each in pool.map(scan, to_scan):
-            found[each.block.number] = each
+    for each in _on_all_cores(scan, to_scan):
+        found[each.block.number] = each
     return [found[number] for number in numbers]
+
+
+def _on_all_cores(
+    scan: Callable[[BlockHead], FoundBlock], heads: list[BlockHead]
+) -> list[FoundBlock]:
+    if len(heads) < 2:
+        # A server opens many stores at once, and a thread for each costs more than a short scan.
+        return [scan(head) for head in heads]
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        return list(pool.map(scan, heads))
 
 
 def header_of(head: BlockHead) -> BlockHeader:

@@ -75,7 +75,10 @@ def _settled(engine: Engine) -> Checkpoint:
 
 
 def drop_checkpoint(engine: Engine) -> None:
-    """Give up the checkpoint before it would lie; its absence is durable when this returns."""
+    """Give up the checkpoint before it would lie; its absence is durable when this returns.
+
+    Whoever holds `rewriting` need not hold the lock: nobody else writes a checkpoint meanwhile.
+    """
     engine.block_changes += 1
     if not engine.checkpoint_on_disk:
         return

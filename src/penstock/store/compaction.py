@@ -102,34 +102,37 @@ def _drop_empty_blocks(engine: Engine) -> int:
             engine.ledger.removed.update(_still_needed(engine, block, empty))
     _carry_last_seq(engine)
     engine.flush()
-    gained = 0
+    drop_checkpoint(engine)
     with engine.lock:
-        drop_checkpoint(engine)
+        # Without threads the flush may have given back some of them itself.
+        empty = [block for block in empty if block in engine.ledger.blocks]
         for block in empty:
-            # Without threads the flush may have given back some of them itself.
-            if block not in engine.ledger.blocks:
-                continue
-            gained += block.bytes
             _keep_damage_aside(engine, block)
-            unlink_block(engine, block)
+            forget_block(engine, block)
             _forget_damage(engine, block)
-        with engine.changing_blocks():
-            engine.files.sync_dir(engine.path)
-    return gained
+    # Nobody knows them any more, and nobody who stores or reads waits for their files to go.
+    with engine.changing_blocks():
+        for block in empty:
+            unlink_block(engine, block)
+        engine.files.sync_dir(engine.path)
+    return sum(block.bytes for block in empty)
+
+
+def forget_block(engine: Engine, block: Block) -> None:
+    """Know no more of a block without live messages, whose files are to go; under the lock."""
+    engine.cache.forget(block)
+    engine.ledger.drop_block(block)
 
 
 def unlink_block(engine: Engine, block: Block) -> None:
-    """Remove the files of a block without live messages, the index first; under the lock.
+    """Remove the files of a block that was forgotten, the index first.
 
     So an index without its block always tells that the block was lost.
     """
-    engine.cache.forget(block)
-    engine.ledger.drop_block(block)
-    with engine.changing_blocks():
-        # One that was never committed has no file yet, and one that was not sealed no index.
-        for path in (engine.file_path(index_name(block.number)), block.path):
-            with contextlib.suppress(FileNotFoundError):
-                engine.files.unlink(path)
+    # One that was never committed has no file yet, and one that was not sealed no index.
+    for path in (engine.file_path(index_name(block.number)), block.path):
+        with contextlib.suppress(FileNotFoundError):
+            engine.files.unlink(path)
 
 
 def _still_needed(engine: Engine, block: Block, going: list[Block]) -> SequenceSet:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from penstock.clock import Clock
 from penstock.store.active_block import ActiveBlock
 from penstock.store.committer import Batch
+from penstock.store.disk_threads import DiskJob
 from penstock.store.high_water import HighWaterMark
 from penstock.store.vfs import FileSystem, write_all
 
@@ -45,6 +46,11 @@ class DiskWriter:
     def nothing_waits(self) -> None:
         """Note that nothing was left to be synced for those who wanted it; under the lock."""
         self._sync_ticket = 0
+
+    @property
+    def awaits_sync(self) -> bool:
+        """Whether something that is written waits for its sync."""
+        return bool(self._unsynced)
 
     def sync_is_due(self, ticket: int, interval_ns: int) -> bool:
         """Tell whether something waits for its sync no longer."""
@@ -84,6 +90,38 @@ class DiskWriter:
             self._files.sync_dir(self._folder)
         self._sync_waiting(batch, interval_ns)
 
+    def job(self, batch: Batch, interval_ns: int, salt: int) -> DiskJob | None:
+        """Give what `write` and `mark` would do as a job; None where it takes more than one file.
+
+        `written` is to be told of its end.
+        """
+        if len(batch.chunks) != 1 or self._volatile:
+            return None
+        active, chunk = batch.chunks[0]
+        file, mark_file = active.file, self._high_water.file
+        if file is None or mark_file is None or file.fileno() < 0:
+            return None
+        syncs = True
+        if interval_ns or self._unsynced:
+            if self._unsynced != [active] or active is not batch.current:
+                return None
+            syncs = self.sync_is_due(batch.ticket, interval_ns)
+        job = DiskJob(file, chunk, syncs=syncs)
+        place = (active.number, chunk.start + len(chunk))
+        job.mark(
+            mark_file, *self._high_water.next_slot(batch.last_seq, batch.last_time_ns, salt, place)
+        )
+        return job
+
+    def written(self, batch: Batch, job: DiskJob) -> None:
+        """Take note of a batch whose job is done; raises OSError where that has failed."""
+        job.check()
+        active, chunk = batch.chunks[0]
+        self._high_water.place = (active.number, chunk.start + len(chunk))
+        if job.syncs and self._unsynced:
+            self._unsynced.clear()
+            self._note_sync(batch)
+
     def mark(self, batch: Batch, salt: int) -> None:
         """Note how far a batch goes that was written; raises OSError."""
         if not self._volatile:
@@ -98,6 +136,9 @@ class DiskWriter:
                 active.file.sync_data()
                 self._unsynced.remove(active)
         if due:
-            self._synced_ns = self._clock.monotonic_ns()
-            if self._sync_ticket <= batch.ticket:
-                self._sync_ticket = 0
+            self._note_sync(batch)
+
+    def _note_sync(self, batch: Batch) -> None:
+        self._synced_ns = self._clock.monotonic_ns()
+        if self._sync_ticket <= batch.ticket:
+            self._sync_ticket = 0

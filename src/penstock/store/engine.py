@@ -4,7 +4,7 @@ Everything that changes a stream passes through here: appends into the active bl
 commits, sealing, and what happens when the disk fails. Reading, removing, recovery and compaction
 are modules of their own that work on an `Engine`.
 
-What always holds: a message is durable only after `write_batch` put its record on stable storage;
+What always holds: a message is durable only after a commit put its record on stable storage;
 after a failed write or sync nothing is written or acknowledged any more; a removal is written as a
 tombstone in the same commit as what was appended with it.
 
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from weakref import WeakSet
 
 from penstock.clock import Clock
-from penstock.errors import CorruptStore, StoreClosed, StoreReadOnly, WrongKey
+from penstock.errors import CorruptStore, StoreClosed, StoreReadOnly, UsageError, WrongKey
 from penstock.format.block import HEADER_BYTES, BlockHeader, encode_block_header
 from penstock.format.block_index import BlockIndex
 from penstock.format.block_keys import new_data_key, unsealer
@@ -34,12 +34,9 @@ from penstock.format.layout import (
     index_name,
 )
 from penstock.format.record import ENVELOPED, check_message
-from penstock.format.sequence_set import SequenceSet
 from penstock.limits import (
     BLOCK_BYTES_MAX,
-    CHECKPOINT_BLOCKS,
     PENDING_BYTES_MAX,
-    TOMBSTONE_RANGES_MAX,
     UNSEALED_BLOCKS_MAX,
     VOLATILE_PENDING_BYTES_MAX,
 )
@@ -47,7 +44,9 @@ from penstock.store.active_block import ActiveBlock
 from penstock.store.background import Background
 from penstock.store.block_account import Block
 from penstock.store.block_cache import BlockCache
-from penstock.store.committer import Batch, Committer
+from penstock.store.committer import Committer
+from penstock.store.committing import Commits
+from penstock.store.disk_threads import DoneJobs
 from penstock.store.disk_writer import DiskWriter
 from penstock.store.expiries import Expiries
 from penstock.store.high_water import HighWaterMark
@@ -76,6 +75,7 @@ class Engine:
         on_durable: DurableCallback | None,
         on_damage: Callable[[Damage], None] | None,
         on_commit: CommitCallback | None = None,
+        done_jobs: DoneJobs | None = None,
     ) -> None:
         self.path = path
         self.config = config
@@ -113,18 +113,17 @@ class Engine:
         removed to give space back. A view that is forgotten is gone from here."""
 
         self.high_water = HighWaterMark(files, self.file_path(HIGH_WATER_NAME))
-        self.durable_ticket = 0
-        self._ticket = 0
-        self._writing: list[ActiveBlock] = []
+        self.unwritten: list[ActiveBlock] = []  # and the one that is added to, in any case
         self._data_key: DataKey | None = None
-        self._on_durable = on_durable
-        self._on_damage = on_damage
-        self._on_commit = on_commit
+        self.on_durable, self.on_commit, self._on_damage = on_durable, on_commit, on_damage
+        self.done_jobs = done_jobs
         self.disk = DiskWriter(files, path, self.high_water, clock, volatile=volatile)
         self.block_changes = 0
         """Counts what makes a sum of the blocks stale: rewritten and removed ones."""
 
-        self.background, self.committer = self._workers()
+        self.background = Background(failed=self.note_problem)
+        self.commits = Commits(self)
+        self.committer = Committer(self.commits)
         self.threaded = threaded
         self.volatile = volatile
         """The files are memory: nothing is synced, and what is stored is as good as committed."""
@@ -133,25 +132,13 @@ class Engine:
             # As the reference server counts what it keeps in memory.
             self.ledger.message_overhead, self.ledger.headers_overhead = 16, 0
 
-    def _workers(self) -> tuple[Background, Committer]:
-        background = Background(name=f"penstock-keep-{self.config.name}", failed=self.note_problem)
-        committer = Committer(
-            take=self.take_batch,
-            write=self.write_batch,
-            finish=self.finish,
-            mark=self.mark_batch,
-            fail=self.fail,
-            after=self.housekeep,
-        )
-        return background, committer
-
     def start(self) -> None:
-        """Start the threads, where there are to be any; after recovery, which knows of none."""
+        """Use threads from now on, where that is wanted; after recovery, which knows of none."""
         if not self.threaded:
             return
         self.background.start()
         self.committer.set_interval(self.config.sync_interval_ns)
-        self.committer.start(f"penstock-commit-{self.config.name}")
+        self.committer.start()
 
     def start_over(self) -> None:
         """Forget what recovery has gathered so far."""
@@ -163,7 +150,7 @@ class Engine:
         self.times.forget_all()
         self.expiries.clear()
         self.damage.clear()
-        self._writing.clear()
+        self.unwritten.clear()
         self.unsealed_index.clear()
         self.active = None
 
@@ -178,13 +165,14 @@ class Engine:
             key=self.key,
             threaded=self.threaded,
             volatile=self.volatile,
-            on_durable=self._on_durable,
+            on_durable=self.on_durable,
             on_damage=self._on_damage,
-            on_commit=self._on_commit,
+            on_commit=self.on_commit,
+            done_jobs=self.done_jobs,
         )
 
     def shut_down(self) -> None:
-        """Refuse writes, end the threads, close the files; nothing is flushed."""
+        """Refuse writes, begin no more work, close the files; nothing is flushed."""
         self.closed = True
         self.background.stop()
         self.committer.stop()
@@ -194,6 +182,19 @@ class Engine:
                     block.active.file.close()
             self.high_water.close()
             self.cache.close()
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Go over to another configuration; its limits are still to be applied."""
+        with self.lock:
+            self.check_writable()
+            if config.name != self.config.name:
+                raise UsageError("a stream's name cannot be changed")
+            self.check_key(config)
+            sealing = (self.config.cipher, self.config.compression)
+            self.config = config
+            if (config.cipher, config.compression) != sealing:
+                self.seal_active()
+            self.committer.set_interval(config.sync_interval_ns)
 
     # Names and small files
 
@@ -284,9 +285,7 @@ class Engine:
         if base_seq is None:
             base_seq = self.ledger.last_seq + 1
         last = self.ledger.blocks[-1] if self.ledger.blocks else None
-        chained = 0
-        if last is not None and last.index is not None:
-            chained = last.index.last_checksum
+        chained = 0 if last is None else self.cache.last_checksum(last)
         cipher = self.config.cipher
         self._data_key, wrapped = new_data_key(
             cipher, self.config.name.encode(), self.key, number, 0, self.random_bytes
@@ -318,7 +317,7 @@ class Engine:
         assert header is not None, "a block is written to only with its header known"
         if header.cipher != Cipher.NONE or self.config.compression is not Compression.NONE:
             block.unseal = unsealer(header, self.config.name.encode(), self.key, active.path)
-        self._writing.append(active)
+        self.unwritten.append(active)
         self.active = block
 
     def active_block(self) -> Block:
@@ -358,8 +357,8 @@ class Engine:
         active.index.freeze()
         if active.file is not None:
             active.file.close()
-        if active in self._writing:
-            self._writing.remove(active)
+        if active in self.unwritten:
+            self.unwritten.remove(active)
         self.disk.forget(active)
         if block in self.unsealed_index:
             self.unsealed_index.remove(block)
@@ -441,8 +440,8 @@ class Engine:
         """Give a stamp: the wall clock, but never before the stream's last message."""
         return max(self.clock.now_ns(), self.ledger.last_time_ns)
 
-    def changed(self) -> None:
-        """Let the committer know of a change, and wait where too much is pending.
+    def changed(self, *, durable: bool = False) -> None:
+        """Have a change committed soon, and wait for that if so asked or where much is pending.
 
         Never under the lock: a commit needs it.
         """
@@ -450,100 +449,28 @@ class Engine:
             if self.pending_bytes() > VOLATILE_PENDING_BYTES_MAX:
                 self.flush()
             else:
-                self._tell_volatile()
+                self.tell_volatile()
             return
-        self.committer.wake()
-        if self.pending_bytes() > PENDING_BYTES_MAX:
+        if not durable:
+            self.committer.wake()
+        if durable or self.pending_bytes() > PENDING_BYTES_MAX:
             self.flush()
         if len(self.unsealed_index) > UNSEALED_BLOCKS_MAX:
             self.write_due_indexes()
 
     def pending_bytes(self) -> int:
         """Tell how many bytes no commit has taken yet."""
-        return sum(active.pending_bytes for active in self._writing)
+        return sum(active.pending_bytes for active in self.unwritten)
 
-    def _tell_volatile(self) -> None:
+    def tell_volatile(self) -> None:
+        """Tell that all that is stored in memory is as good as durable."""
         with self.lock:
             # Under the lock, so that the sequence that is told never goes back.
             self.durable_seq = self.ledger.last_seq
-            if self._on_durable is not None:
-                self._on_durable(self.durable_seq)
+            if self.on_durable is not None:
+                self.on_durable(self.durable_seq)
 
     # Committing
-
-    def take_batch(self) -> Batch | None:
-        """Gather all that is pending: removals as tombstones, then the bytes of each block."""
-        with self.lock:
-            if self.failure is not None:
-                return None
-            self._write_tombstones()
-            self._ticket += 1
-            current = None if self.active is None else self.active.active
-            batch = Batch(self.ledger.last_seq, self.ledger.last_time_ns, self._ticket, current)
-            for active in self._writing:
-                chunk = active.take()
-                if chunk is not None:
-                    batch.chunks.append((active, chunk))
-            if not batch.chunks:
-                if self.disk.sync_is_due(batch.ticket, self.config.sync_interval_ns):
-                    return batch
-                self.durable_ticket = self._ticket
-                self.disk.nothing_waits()
-                return None
-            return batch
-
-    def _write_tombstones(self) -> None:
-        removed = self.ledger.removed
-        if not removed:
-            return
-        self.ledger.removed = SequenceSet()
-        for part in removed.parts(TOMBSTONE_RANGES_MAX):
-            block = self.room_for(64, self.ledger.last_seq + 1)
-            active = writing(block)
-            active.append_tombstone(part, self.ledger.last_seq, self.now_ns())
-            block.follow(active.index)
-
-    def write_batch(self, batch: Batch) -> None:
-        """Write and sync a batch; runs without the lock, one at a time."""
-        started_ns = self.clock.monotonic_ns()
-        self.disk.write(batch, self.config.sync_interval_ns)
-        if self._on_commit is not None:
-            seconds = (self.clock.monotonic_ns() - started_ns) / 1e9
-            self._on_commit(max(batch.last_seq - self.durable_seq, 0), seconds)
-
-    def mark_batch(self, batch: Batch) -> None:
-        """Note in the high-water mark how far a batch goes."""
-        self.disk.mark(batch, self.salt)
-
-    def finish(self, batch: Batch) -> None:
-        """Release what a batch made durable."""
-        with self.lock:
-            for active, _ in batch.chunks:
-                active.written()
-            self.durable_ticket = batch.ticket
-            current = None if self.active is None else self.active.active
-            self._writing = [
-                active for active in self._writing if active.pending_bytes or active is current
-            ]
-            if not self.volatile:
-                self.durable_seq = batch.last_seq
-        if self.volatile:
-            self._tell_volatile()
-        elif self._on_durable is not None:
-            self._on_durable(batch.last_seq)
-
-    def housekeep(self) -> None:
-        """Hand out the background work that a commit has made due."""
-        with self.lock:
-            seal = any(block.active not in self._writing for block in self.unsealed_index)
-            sparse, self.ledger.reclaimable = self.ledger.reclaimable, False
-            checkpoint = self.sealed_since_checkpoint >= CHECKPOINT_BLOCKS
-        if seal:
-            self.background.submit(self.write_due_indexes)
-        if sparse:
-            self.background.submit(self.reclaim_job)
-        if checkpoint and not self.volatile:
-            self.background.submit(self.checkpoint_job)
 
     def flush(self) -> None:
         """Make all that was changed so far durable, committing in this thread; raises.
@@ -551,10 +478,9 @@ class Engine:
         Never under the lock: a commit under way in another thread needs it.
         """
         with self.lock:
-            # The next batch to be taken has all that is pending now, whoever takes it.
-            wanted = self._ticket + 1
+            wanted = self.commits.next_ticket()
             self.disk.want_sync(wanted)
-        self.committer.commit(unless=lambda: self.durable_ticket >= wanted)
+        self.committer.commit(unless=lambda: self.commits.durable_ticket >= wanted)
         with self.lock:
             if self.failure is not None:
                 raise StoreReadOnly(self.path, self.failure)
@@ -564,7 +490,7 @@ class Engine:
     def write_due_indexes(self) -> None:
         """Write the index files of sealed blocks whose bytes are all on disk."""
         with self.lock:
-            due = [block for block in self.unsealed_index if block.active not in self._writing]
+            due = [block for block in self.unsealed_index if block.active not in self.unwritten]
         for block in due:
             # One at a time, and only those: whoever waits to rewrite blocks or to take stock of
             # them must come in between, also when blocks fill faster than they can be sealed.

@@ -33,6 +33,7 @@ from penstock.store.block_files import StoredMessage
 from penstock.store.building import make_folders
 from penstock.store.checkpoint import drop_checkpoint, write_checkpoint
 from penstock.store.compaction import reclaim, reclaim_now
+from penstock.store.disk_threads import DoneJobs
 from penstock.store.engine import Engine
 from penstock.store.intake import Intake
 from penstock.store.interface import (
@@ -49,6 +50,7 @@ from penstock.store.migration import migrate_json_lines
 from penstock.store.outtake import Outtake
 from penstock.store.recovery import recover
 from penstock.store.repair import RepairReport, repair_blocks
+from penstock.store.resting import come_to_rest
 from penstock.store.snapshot import snapshot_chunks
 from penstock.store.vfs import FileSystem, Lock, OsFileSystem, remove_tree
 from penstock.subjects import SubjectFilter
@@ -79,9 +81,11 @@ class FileStore:
         on_durable: DurableCallback | None = None,
         on_damage: Callable[[Damage], None] | None = None,
         on_commit: CommitCallback | None = None,
+        done_jobs: DoneJobs | None = None,
     ) -> FileStore:
         """Open a stream's directory, making it where there is none.
 
+        Commits are finished by whoever reaps `done_jobs`, or by a thread where there are none.
         Without threads a commit happens only in `flush`, and background work at once: what
         deterministic tests want. Raises StoreLocked, WrongKey, UnsupportedVersion, OSError.
         """
@@ -101,6 +105,7 @@ class FileStore:
             on_durable=on_durable,
             on_damage=on_damage,
             on_commit=on_commit,
+            done_jobs=done_jobs,
         )
         try:
             engine.check_key(config)
@@ -206,12 +211,7 @@ class FileStore:
                 retention.refuse(engine, subject, headers, payload, keep=keep)
             engine.times.note(seq)
             engine.append(
-                subject,
-                headers,
-                payload,
-                seq=seq,
-                timestamp_ns=timestamp_ns,
-                expires_ns=expires_ns,
+                subject, headers, payload, seq=seq, timestamp_ns=timestamp_ns, expires_ns=expires_ns
             )
             retention.enforce(engine, keep)
         engine.changed()
@@ -222,10 +222,11 @@ class FileStore:
         *,
         expires_ns: Sequence[int] = (),
         keep: Sequence[int] = (),
+        durable: bool = False,
     ) -> tuple[int, int]:
         """Keep all of them or, where one is refused, none; give (first, last sequence)."""
         engine = self._engine
-        batch = list(messages)
+        batch = messages if isinstance(messages, list) else list(messages)
         if not batch:
             raise UsageError("an empty batch")
         with engine.lock:
@@ -243,7 +244,7 @@ class FileStore:
                     retention.enforce(engine, keep[place] if keep else 0)
             retention.enforce_totals(engine)
             last = engine.ledger.last_seq
-        engine.changed()
+        engine.changed(durable=durable)
         return first, last
 
     def skip(self, count: int = 1) -> int:
@@ -278,6 +279,11 @@ class FileStore:
         self._engine.background.drain()
         write_checkpoint(self._engine)
 
+    def forget_sealed(self) -> None:
+        """Let go of the files and indexes of sealed blocks; they come back when they are needed."""
+        with self._engine.lock:
+            self._engine.cache.close()
+
     def maintain(self) -> None:
         """Do what is due: expiry, disk space, checkpoint. For a timer of the owner's."""
         self.expire()
@@ -297,6 +303,15 @@ class FileStore:
             except CorruptStore as error:
                 self._note_damage(error, seq)
                 raise
+
+    def has(self, seq: int) -> bool:
+        """Whether there is a message; whether it is damaged is not looked at."""
+        with self._engine.lock:
+            try:
+                self._engine.ledger.place_of(seq)
+            except RecordNotFound:
+                return False
+        return True
 
     def _note_damage(self, error: CorruptStore, seq: int) -> None:
         try:
@@ -456,10 +471,10 @@ class FileStore:
         """Remove the wanted messages below `seq` (0: all), but the newest `keep`."""
         return removal.purge(self._engine, subjects, seq=seq, keep=keep, durable=durable)
 
-    def compact(self, seq: int) -> int:
+    def compact(self, seq: int, *, durable: bool = True) -> int:
         """Remove everything below `seq`, which becomes the first sequence even if it is new."""
         retention.check_sequence(seq)
-        return removal.compact(self._engine, seq)
+        return removal.compact(self._engine, seq, durable=durable)
 
     def truncate(self, seq: int) -> None:
         """Remove everything above `seq`, which must exist, and go on after it."""
@@ -508,22 +523,10 @@ class FileStore:
 
     def update_config(self, config: StoreConfig) -> None:
         """Go over to another configuration and apply its limits."""
-        engine = self._engine
-        with engine.lock:
-            engine.check_writable()
-            if config.name != engine.config.name:
-                raise UsageError("a stream's name cannot be changed")
-            engine.check_key(config)
-            sealed = (config.cipher, config.compression) != (
-                engine.config.cipher,
-                engine.config.compression,
-            )
-            engine.config = config
-            if sealed:
-                engine.seal_active()
-            retention.enforce_all(engine)
-            engine.committer.set_interval(config.sync_interval_ns)
-        engine.changed()
+        with self._engine.lock:
+            self._engine.reconfigure(config)
+            retention.enforce_all(self._engine)
+        self._engine.changed()
 
     def snapshot(self) -> Iterator[bytes]:
         """Give the stream, as it is now, in pieces of bytes that `restore` takes.
@@ -572,10 +575,7 @@ class FileStore:
             engine.closed = True
         try:
             if engine.failure is None:
-                engine.flush()
-                engine.background.drain()
-                write_checkpoint(engine)
-                engine.high_water.sync()
+                come_to_rest(engine)
         finally:
             engine.shut_down()
             self._lock.release()

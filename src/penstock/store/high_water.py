@@ -26,29 +26,35 @@ class HighWaterMark:
 
         self._files = files
         self._path = path
-        self._file: File | None = None
+        self.file: File | None = None
+        """The file, once a mark was written or synced."""
+
+    def next_slot(
+        self, last_seq: int, last_time_ns: int, salt: int, place: tuple[int, int]
+    ) -> tuple[int, bytes]:
+        """Give the next mark and where in the file it is to be written: by whoever asks for it."""
+        self.turn += 1
+        mark = HighWater(self.turn, last_seq, last_time_ns, salt, *place)
+        return self.turn % 2 * HIGH_WATER_SLOT_BYTES, encode_high_water(mark)
 
     def write(self, last_seq: int, last_time_ns: int, salt: int) -> None:
         """Note what is durable; the system syncs it in its own time."""
-        file = self._opened() or self._files.open(self._path, "create")
-        self._file = file
-        self.turn += 1
-        mark = HighWater(self.turn, last_seq, last_time_ns, salt, *self.place)
-        write_all(file, self.turn % 2 * HIGH_WATER_SLOT_BYTES, encode_high_water(mark))
+        self.file = self._opened() or self._files.open(self._path, "create")
+        write_all(self.file, *self.next_slot(last_seq, last_time_ns, salt, self.place))
 
     def sync(self) -> None:
         """Put the mark on stable storage, also one that was written before the store was opened."""
-        self._file = self._opened()
-        if self._file is not None:
-            self._file.sync_data()
+        self.file = self._opened()
+        if self.file is not None:
+            self.file.sync_data()
 
     def _opened(self) -> File | None:
-        if self._file is None and self._files.exists(self._path):
+        if self.file is None and self._files.exists(self._path):
             return self._files.open(self._path, "update")
-        return self._file
+        return self.file
 
     def close(self) -> None:
         """Close the file; the next mark opens it again."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self.file is not None:
+            self.file.close()
+            self.file = None

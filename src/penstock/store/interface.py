@@ -16,7 +16,12 @@ from penstock.errors import UsageError
 from penstock.format.damage import Damage
 from penstock.format.envelope import Cipher, Compression
 from penstock.format.sequence_set import SequenceSet
-from penstock.limits import BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, PAYLOAD_BYTES_MAX
+from penstock.limits import (
+    BLOCK_BYTES_DEFAULT,
+    BLOCK_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    RESTING_SHARE,
+)
 from penstock.store.block_files import StoredMessage
 from penstock.subjects import SubjectFilter
 
@@ -80,6 +85,11 @@ class StoreConfig(msgspec.Struct, frozen=True):
             self.discard is not Discard.NEW or self.max_msgs_per_subject <= 0
         ):
             raise UsageError("discard_new_per_subject needs discard new and max_msgs_per_subject")
+
+    @property
+    def resting_bytes_min(self) -> int:
+        """How long a block is at least that is sealed when the store stops or is opened."""
+        return self.block_bytes // RESTING_SHARE
 
 
 class StoreState(msgspec.Struct, frozen=True):
@@ -184,10 +194,12 @@ class StreamStore(Protocol):
         *,
         expires_ns: Sequence[int] = (),
         keep: Sequence[int] = (),
+        durable: bool = False,
     ) -> tuple[int, int]:
         """Keep all of them or, where one is refused, none; give (first, last sequence).
 
-        What `store` has for one message is given for each of them, or for none.
+        What `store` has for one message is given for each of them, or for none. They are `durable`
+        when this returns, or with the next commit.
         """
         ...
 

@@ -6,6 +6,7 @@ from penstock.format.block_index cimport BlockIndex, Entry
 from penstock.format.record cimport Record
 from penstock.store.block_account cimport Block
 from penstock.store.ledger cimport Ledger
+from penstock.store.selections cimport Selection, Selections, Span
 from penstock.subjects cimport SubjectFilter
 
 
@@ -19,18 +20,24 @@ cdef enum Taken:
 
 
 cdef class Outtake:
+    cdef object engine
     cdef object lock
     cdef Ledger ledger
     cdef SubjectFilter subject_filter
     cdef uint64_t until
-    # The first and last block that can hold what is wanted.
-    cdef uint32_t low
-    cdef uint32_t high
+    cdef Selections selections
+    # Which blocks can hold what is wanted; None for all.
+    cdef Span span
     # Where to go on: in this block, or at this sequence where there is none.
     cdef Block block
+    # Of a block from which little is wanted: all of that, and the place of the next one.
+    cdef Selection selection
+    cdef uint32_t place
+    # Of other blocks.
     cdef BlockIndex index
     cdef bytes wanted
     cdef uint32_t wanted_subjects
+    # The entry behind the last one.
     cdef int64_t ordinal
     # The message at hand.
     cdef uint64_t seq
@@ -44,6 +51,10 @@ cdef class Outtake:
     cdef int begin(self, SubjectFilter subject_filter, uint64_t seq, uint64_t until) except -1
     cdef int end(self) except -1
     cdef Taken next(self) except *
+    cdef int remove(self, uint64_t seq) except -1
+    cdef int tell_removed(self) except -1
     cdef bint _enter(self, uint64_t seq) except -1
+    cdef bint _look_into(self, Block block, uint64_t seq) except -1
+    cdef int64_t _next_entry(self, Entry* entry) except -2
     cdef const uint8_t* _record_bytes(self, const Entry* entry, bint is_next) except? NULL
     cdef bytes _read_stretch(self, uint64_t offset, size_t size, size_t more)

@@ -3,7 +3,7 @@
 `begin` finds the place and `next` gives one wanted message after another, up to a sequence, as they
 lie in their records; `end` lets go of the store. Records that lie behind each other are read many
 at a time. What is not plainly there, an envelope or a damaged record, is left to the store's
-`load`.
+`load`. What is done with is taken out for good by `remove`.
 
 What always holds: every record is verified before it is given: checksum, place and sequence. The
 store may be added to and messages may be removed between two calls of `next`, in the same thread.
@@ -20,7 +20,8 @@ from penstock.format.record cimport (
 )
 from penstock.store.active_block cimport ActiveBlock, Chunk
 from penstock.store.block_account cimport Block
-from penstock.store.questions cimport find_blocks, marks, narrowing
+from penstock.store.questions cimport marks, narrowing
+from penstock.store.selections cimport Selections
 
 from penstock.errors import CorruptStore
 
@@ -33,21 +34,21 @@ cdef class Outtake:
     """The quick way out; see the module."""
 
     def __init__(self, engine):
+        self.engine = engine
         self.lock = engine.lock
         self.ledger = engine.ledger
+        self.selections = Selections(engine.ledger)
 
     cdef int begin(self, SubjectFilter subject_filter, uint64_t seq, uint64_t until) except -1:
         self.lock.acquire()
         self.subject_filter = narrowing(subject_filter)
-        self.until = min(until, self.ledger.last_seq)
+        self.until = min(until, self.ledger.last_seq) if self.ledger.messages else 0
         self.block = None
-        self.index = None
         self.seq = seq - 1 if seq else 0
+        self.span = None
         try:
-            if self.ledger.messages == 0 or not find_blocks(
-                self.ledger, self.subject_filter, &self.low, &self.high
-            ):
-                self.until = 0
+            if self.subject_filter is not None:
+                self.span = self.selections.span(self.subject_filter)
         except BaseException:
             self.lock.release()
             raise
@@ -56,8 +57,24 @@ cdef class Outtake:
     cdef int end(self) except -1:
         self.block = None
         self.index = None
+        self.selection = None
         self.wanted = None
         self.lock.release()
+        return 0
+
+    cdef int remove(self, uint64_t seq) except -1:
+        # Remove a message as the store's own `remove` does; `tell_removed` must follow.
+        self.lock.acquire()
+        try:
+            self.engine.check_writable()
+            self.ledger.remove(seq)
+        finally:
+            self.lock.release()
+        return 0
+
+    cdef int tell_removed(self) except -1:
+        # Have what was removed written.
+        self.engine.changed()
         return 0
 
     cdef bint _enter(self, uint64_t seq) except -1:
@@ -66,48 +83,83 @@ cdef class Outtake:
         cdef Block block
         for place in range(place, len(self.ledger.blocks)):
             block = self.ledger.blocks[place]
-            if block.live == 0 or block.last_seq < seq or block.number < self.low:
-                continue
-            if block.number > self.high or block.base_seq > self.until:
+            if block.base_seq > self.until:
                 return False
-            self.index = self.ledger.index_of(block)
-            self.block = block
-            self.wanted = None
-            if self.subject_filter is not None:
-                self.wanted = self.ledger.wanted(self.index, self.subject_filter)
-                self.wanted_subjects = self.index.subject_count
-                if not self.wanted:
-                    continue
-            self.ordinal = max(self.index.lower_bound(seq), block.first_live)
-            return True
+            if block.live == 0 or block.last_seq < seq:
+                continue
+            if self.span is not None and not self.span.may_hold(block.number):
+                continue
+            if self._look_into(block, seq):
+                self.block = block
+                return True
         return False
 
+    cdef bint _look_into(self, Block block, uint64_t seq) except -1:
+        # Make ready to go through a block; False where nothing in it is wanted.
+        self.wanted = None
+        self.index = None
+        self.selection = None
+        self.ordinal = -1
+        if self.subject_filter is not None:
+            self.selection = self.selections.find(block, self.subject_filter)
+        if self.selection is None or self.selection.is_dense:
+            self.index = self.ledger.index_of(block)
+        if self.selection is None and self.subject_filter is not None:
+            self.selection = self.selections.make(block, self.index, self.subject_filter)
+        if self.selection is not None and self.selection.is_dense:
+            self.selection = None
+        if self.selection is not None:
+            self.place = self.selection.lower_bound(max(seq, block.base_seq) - block.base_seq)
+            return self.place < self.selection.count
+        if self.subject_filter is not None:
+            self.wanted = self.ledger.wanted(self.index, self.subject_filter)
+            self.wanted_subjects = self.index.subject_count
+            if not self.wanted:
+                return False
+        self.ordinal = max(self.index.lower_bound(seq), block.first_live)
+        return True
+
+    cdef int64_t _next_entry(self, Entry* entry) except -2:
+        # The ordinal of the next wanted message in the block at hand, and its entry; -1 for none.
+        cdef int64_t ordinal, place
+        if self.selection is not None:
+            place = self.selection.next_live(self.place, self.block.dead_bits())
+            if place < 0:
+                return -1
+            self.place = <uint32_t>place + 1
+            entry[0] = self.selection.items[place].entry
+            return self.selection.items[place].ordinal
+        if self.wanted is not None and self.wanted_subjects != self.index.subject_count:
+            # The block was added to since.
+            self.wanted = self.ledger.wanted(self.index, self.subject_filter)
+            self.wanted_subjects = self.index.subject_count
+        ordinal = self.index.next_entry(self.ordinal, marks(self.wanted), self.block.dead_bits())
+        if ordinal >= 0:
+            entry[0] = self.index.entries[ordinal]
+        return ordinal
+
     cdef Taken next(self) except *:
-        cdef int64_t ordinal, before
+        cdef int64_t ordinal
         cdef Entry entry
+        cdef bint is_next
         cdef const uint8_t* start
         while True:
             if self.block is None and not self._enter(self.seq + 1):
                 return TAKEN_NONE
-            if self.wanted is not None and self.wanted_subjects != self.index.subject_count:
-                # The block was added to since.
-                self.wanted = self.ledger.wanted(self.index, self.subject_filter)
-                self.wanted_subjects = self.index.subject_count
-            before = self.ordinal
-            ordinal = self.index.next_entry(before, marks(self.wanted), self.block.dead_bits())
+            ordinal = self._next_entry(&entry)
             if ordinal >= 0:
                 break
             self.seq = max(self.seq, self.block.last_seq)
             self.block = None
             if self.seq >= self.until:
                 return TAKEN_NONE
-        entry = self.index.entries[ordinal]
-        if self.index.base_seq + entry.seq_delta > self.until:
+        if self.block.base_seq + entry.seq_delta > self.until:
             return TAKEN_NONE
-        self.seq = self.index.base_seq + entry.seq_delta
+        is_next = ordinal == self.ordinal
+        self.seq = self.block.base_seq + entry.seq_delta
         self.ordinal = ordinal + 1
         try:
-            start = self._record_bytes(&entry, ordinal == before)
+            start = self._record_bytes(&entry, is_next)
         except CorruptStore:
             return TAKEN_UNREAD
         if (

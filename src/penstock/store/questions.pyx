@@ -10,7 +10,7 @@ Under the store's lock, as the ledger itself.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint32_t, uint64_t
 
 from penstock.format.block_index cimport BlockIndex
 from penstock.format.sequence_set cimport SequenceSet
@@ -119,18 +119,20 @@ def find_previous(Ledger ledger not None, SubjectFilter subject_filter, uint64_t
     return None
 
 
-def find_from_time(Ledger ledger not None, int64_t time_ns):
+def find_from_time(Ledger ledger not None, time_ns):
     """Give the first live sequence whose time is not before `time_ns`, or None."""
+    # Clients may name years that no record can have.
+    cdef int64_t from_ns = max(INT64_MIN, min(time_ns, INT64_MAX))
     cdef Block block
     cdef BlockIndex index
     cdef int64_t ordinal
     for block in ledger.blocks:
-        if block.live == 0 or block.last_time_ns < time_ns:
+        if block.live == 0 or block.last_time_ns < from_ns:
             continue
         index = ledger.index_of(block)
         ordinal = index.next_entry(block.first_live, NULL, block.dead_bits())
         while ordinal >= 0:
-            if index.entries[ordinal].timestamp_ns >= time_ns:
+            if index.entries[ordinal].timestamp_ns >= from_ns:
                 return index.base_seq + index.entries[ordinal].seq_delta
             ordinal = index.next_entry(ordinal + 1, NULL, block.dead_bits())
     return None

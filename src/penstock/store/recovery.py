@@ -1,7 +1,7 @@
 """Opening a store: from checkpoint, indexes and blocks to a ledger, and a report of what was found.
 
 The log is the truth: entries of the blocks, less what tombstones tell of. A checkpoint saves adding
-up what it covers; an index saves scanning its block; only the last block is always scanned. What is
+up what it covers; an index saves scanning its block; a last block without one is scanned. What is
 derived and missing is built again, in parallel; what is torn at the very end was never
 acknowledged and is cut off, after it was kept aside; what is damaged elsewhere is stepped over and
 reported. Files of a newer format or a wrong key end the opening before anything is changed.
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from penstock.errors import CorruptStore
 from penstock.format.block import encode_block_header
-from penstock.format.block_index import BlockIndex
 from penstock.format.envelope import Cipher
 from penstock.format.layout import HIGH_WATER_NAME, STATE_NAME, block_name, index_name
 from penstock.format.state import Checkpoint, HighWater, decode_checkpoint, decode_high_water
@@ -26,6 +25,7 @@ from penstock.store.block_account import Block
 from penstock.store.block_head import BlockHead
 from penstock.store.block_scan import EarlyWalk, FoundBlock, Known, Stock, header_of
 from penstock.store.block_survey import Survey, read_file, survey_directory
+from penstock.store.checkpoint import drop_checkpoint
 from penstock.store.engine import Engine
 from penstock.store.interface import RecoveryReport
 from penstock.store.losses import carry_damage, raise_to_high_water, report_losses
@@ -39,8 +39,11 @@ def recover(engine: Engine) -> RecoveryReport:
     started = engine.clock.monotonic_ns()
     report = RecoveryReport(engine.path)
     known = Known(_read_checkpoint(engine, report), _read_high_water(engine))
-    if engine.threaded and known.last_block:
-        known.early = EarlyWalk(engine, known.last_block)
+    last, last_bytes = known.last_block
+    # One that is sealed is not walked through, if it is as it was.
+    is_sealed = engine.files.exists(engine.file_path(index_name(last)))
+    if engine.threaded and last_bytes >= engine.config.resting_bytes_min and not is_sealed:
+        known.early = EarlyWalk(engine, last)
     try:
         return _recover(engine, report, known, started)
     finally:
@@ -57,11 +60,13 @@ def _recover(engine: Engine, report: RecoveryReport, known: Known, started: int)
     if known.checkpoint is not None and known.checkpoint.salt not in (0, survey.salt):
         report.notes.append("checkpoint not used: it is of another stream")
         known.checkpoint = None
+    is_doubted = False
     try:
         stock = take_stock(engine, survey, known, known.checkpoint)
         report.checkpoint_used = known.checkpoint is not None
     except CheckpointInDoubt as doubt:
         report.notes.append(f"checkpoint not used: {doubt}")
+        is_doubted = True
         engine.start_over()
         stock = take_stock(engine, survey, known, None)
         carry_damage(engine, survey, known)
@@ -72,6 +77,9 @@ def _recover(engine: Engine, report: RecoveryReport, known: Known, started: int)
         engine.salt = int.from_bytes(engine.random_bytes(8), "little") or 1
     used = max([0 if known.mark is None else known.mark.block, *survey.heads])
     engine.next_number = used + 1
+    if is_doubted:
+        # When the last block is sealed, nothing would give rise to the doubt again.
+        drop_checkpoint(engine)
     _mend(engine, report, survey, known, stock)
     _recall_last_time(engine, known, stock)
     raise_to_high_water(engine, report, known)
@@ -143,6 +151,9 @@ def _mend(
         _take_up(
             engine, report, known, stock.found[-1], stock.found[-1].block.number in survey.indexed
         )
+    elif engine.ledger.blocks:
+        last = engine.ledger.blocks[-1]
+        engine.high_water.place = (last.number, last.bytes)
     for each in stock.found[:-1]:
         _keep_index(engine, report, each)
 
@@ -173,21 +184,18 @@ def _set_aside(engine: Engine, report: RecoveryReport, head: BlockHead) -> None:
 
 
 def _keep_index(engine: Engine, report: RecoveryReport, each: FoundBlock) -> None:
-    """Write an index that was rebuilt, and let its memory go."""
+    """Write an index that was rebuilt, and let its memory go: a server has many streams."""
     index = each.index
     if each.is_scanned:
         index.freeze()
-        image = index.encode()
         try:
-            engine.replace_index(index.number, image)
+            engine.replace_index(index.number, index.encode())
         except OSError as error:
             report.notes.append(f"{index_name(index.number)}: not written: {error}")
             each.block.index_pinned = True
             return
-        index = BlockIndex.load(image, each.block.path)
-    each.block.index = index
+    each.block.index = None
     each.block.expiring = index.expiry_count
-    engine.cache.admit(each.block)
 
 
 def _take_up(
@@ -217,7 +225,8 @@ def _take_up(
     # An encrypted block is not gone on with: what was cut off must not be sealed again under the
     # same key and sequence. A damaged one is left as it is.
     ciphers = {_cipher(block), engine.config.cipher}
-    if ciphers == {Cipher.NONE} and not last.index.damage and not is_indexed:
+    is_short = last.index.block_bytes < engine.config.resting_bytes_min
+    if ciphers == {Cipher.NONE} and not last.index.damage and not is_indexed and is_short:
         last.index.adopt(engine.ledger.table)
         engine.attach(block, ActiveBlock(last.index, block.path, block.seed, file))
         return

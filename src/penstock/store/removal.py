@@ -16,7 +16,7 @@ from penstock.format.record import COMMIT_START, DELETED, decode, encode
 from penstock.format.sequence_set import SequenceSet
 from penstock.store.block_account import Block
 from penstock.store.checkpoint import drop_checkpoint
-from penstock.store.compaction import cut_block, unlink_block
+from penstock.store.compaction import cut_block, forget_block, unlink_block
 from penstock.store.engine import Engine
 from penstock.store.questions import count_from
 from penstock.store.vfs import write_all
@@ -33,26 +33,27 @@ def erase(engine: Engine, seq: int) -> bool:
             return False
         engine.ledger.remove(seq)
     engine.flush()
-    with engine.rewriting, engine.lock:
-        if block not in engine.ledger.blocks:
-            return True
-        # The block may have been rewritten since: with the message or without it.
-        index = engine.cache.index_of(block)
-        ordinal = index.ordinal_of(seq)
-        if ordinal is not None:
+    with engine.rewriting:
+        with engine.lock:
+            # The block may have been rewritten since: with the message or without it.
+            is_there = block in engine.ledger.blocks
+            index = engine.cache.index_of(block) if is_there else None
+            ordinal = None if index is None else index.ordinal_of(seq)
+            if index is None or ordinal is None:
+                return True
             _, offset, length, *_ = index.entry(ordinal)
-            # The subject goes too, and a checkpoint still counts on it.
-            drop_checkpoint(engine)
-            with engine.changing_blocks():
-                _overwrite(engine, block, offset, length)
+            block.erased += 1
+            if block.active is not None:
+                block.active.forget_written()
+        # The subject goes too, and a checkpoint still counts on it.
+        drop_checkpoint(engine)
+        with engine.changing_blocks():
+            _overwrite(engine, block, offset, length)
     return True
 
 
 def _overwrite(engine: Engine, block: Block, offset: int, length: int) -> None:
     """Put a record of the same length in its place, with noise for everything but its trailer."""
-    block.erased += 1
-    if block.active is not None:
-        block.active.forget_written()
     file = engine.files.open(block.path, "update")
     try:
         seed = (block.seed + offset) & 0xFFFF_FFFF_FFFF_FFFF
@@ -112,20 +113,23 @@ def purge(
     return removed
 
 
-def compact(engine: Engine, seq: int) -> int:
+def compact(engine: Engine, seq: int, *, durable: bool = True) -> int:
     """Remove everything below `seq`, which becomes the first sequence."""
     with engine.lock:
         engine.check_writable()
         beyond = seq > engine.ledger.last_seq
     if beyond:
-        removed = purge(engine, None)
+        removed = purge(engine, None, durable=durable)
         with engine.lock:
             gap = seq - 1 - engine.ledger.last_seq
             if gap > 0:
                 engine.append_skip(engine.ledger.last_seq + 1, gap)
-        engine.flush()
+        if durable:
+            engine.flush()
+        else:
+            engine.changed()
         return removed
-    return purge(engine, None, seq=seq) if seq else 0
+    return purge(engine, None, seq=seq, durable=durable) if seq else 0
 
 
 def truncate(engine: Engine, seq: int) -> None:
@@ -177,6 +181,7 @@ def _cut_back(engine: Engine, seq: int, timestamp_ns: int) -> None:
         for block in later:
             if block is later[-1]:
                 engine.files.sync_dir(engine.path)
+            forget_block(engine, block)
             unlink_block(engine, block)
         engine.files.sync_dir(engine.path)
 

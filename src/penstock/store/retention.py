@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from penstock.errors import LimitReached, UsageError
+from penstock.errors import CorruptStore, LimitReached, UsageError
 from penstock.limits import SEQUENCE_MAX
 from penstock.store.engine import Engine
 from penstock.store.interface import Discard, NewMessage
 from penstock.store.questions import find_next
+from penstock.subjects import SubjectFilter
 
 EXPIRE_BATCH = 4096
 """Messages whose time to live ran out that are removed in one go."""
@@ -45,8 +46,23 @@ def refuse(
     if not full_subject and 0 < config.max_msgs <= ledger.messages:
         raise LimitReached("maximum messages", config.max_msgs)
     size = ledger.message_size(subject, headers, payload)
-    if 0 < config.max_bytes < ledger.bytes + size:
+    if 0 < config.max_bytes < ledger.bytes + size and not (
+        full_subject and _oldest_bytes(engine, subject) >= size
+    ):
         raise LimitReached("maximum bytes", config.max_bytes)
+
+
+def _oldest_bytes(engine: Engine, subject: bytes) -> int:
+    """Tell how much room the oldest message of a subject would leave."""
+    ledger = engine.ledger
+    seq = find_next(ledger, SubjectFilter([subject]), 0)
+    if seq is None:
+        return 0
+    try:
+        oldest = ledger.load(seq)
+    except CorruptStore:
+        return 0
+    return ledger.message_size(oldest.subject, oldest.headers, oldest.payload)
 
 
 def refuse_batch(engine: Engine, batch: list[NewMessage]) -> None:
@@ -82,10 +98,15 @@ def _growth(engine: Engine, batch: list[NewMessage]) -> int:
 
 
 def enforce_totals(engine: Engine) -> int:
-    """Remove the oldest messages until the totals are within their limits."""
+    """Remove the oldest messages until the totals are within their limits.
+
+    A store that refuses new messages keeps its old ones, also where the limits were lowered.
+    """
     config = engine.config
     ledger = engine.ledger
     removed = 0
+    if config.discard is Discard.NEW:
+        return 0
     if 0 < config.max_msgs < ledger.messages:
         surplus = ledger.messages - config.max_msgs
         removed += ledger.remove_range(0, ledger.last_seq, None, surplus)[0]

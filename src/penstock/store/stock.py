@@ -1,7 +1,8 @@
 """Taking stock: a ledger from a checkpoint, where one can be believed, and from the blocks.
 
-A checkpoint is held against the files that it tells of, and what it covers is not counted again. It
-is in doubt where they disagree; then the blocks alone are added up.
+A checkpoint is held against the files that it tells of, and what it covers is not counted again: of
+its last block, which may have grown since, only what is new. It is in doubt where they disagree;
+then the blocks alone are added up.
 
 What always holds: nothing is written.
 
@@ -32,12 +33,14 @@ def take_stock(
     """Fill the ledger from the checkpoint, where there is one, and from the blocks it lacks."""
     stock = Stock()
     numbers = _acknowledged(survey, known, stock)
+    goes_on = False
     if checkpoint is not None:
         numbers = _restore(engine, survey, checkpoint, numbers)
+        goes_on = bool(engine.ledger.blocks) and not _is_at_rest(survey, checkpoint)
     found = stock.found = open_blocks(engine, survey, known, stock, numbers)
     for place, each in enumerate(found):
         first = 0
-        if checkpoint is not None and place == 0 and engine.ledger.blocks:
+        if goes_on and place == 0:
             first = _go_on(engine, each)
         else:
             engine.ledger.add_block(each.block)
@@ -50,7 +53,9 @@ def take_stock(
     for low, high in removed.ranges():
         engine.ledger.remove_range(low, high)
     engine.ledger.removed.clear()
-    engine.ledger.settle()
+    if checkpoint is None or not checkpoint.messages or checkpoint.first_seq in removed:
+        # To look for the first message takes the index of its block.
+        engine.ledger.settle()
     _fill_wheel(engine, found)
     return stock
 
@@ -141,7 +146,17 @@ def _restore(
     )
     for damage in checkpoint.damage:
         engine.report_damage(damage)
-    return [number for number in numbers if number >= last]
+    first = last + 1 if _is_at_rest(survey, checkpoint) else last
+    return [number for number in numbers if number >= first]
+
+
+def _is_at_rest(survey: Survey, checkpoint: Checkpoint) -> bool:
+    """Tell whether the last block that a checkpoint tells of is sealed, and as it was then."""
+    if not checkpoint.blocks:
+        return False
+    last = checkpoint.blocks[-1]
+    head = survey.heads.get(last.number)
+    return head is not None and head.size == last.bytes and last.number in survey.indexed
 
 
 def _restored_block(

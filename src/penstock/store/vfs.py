@@ -244,8 +244,11 @@ class OsFileSystem:
         except OSError:
             os.close(fd)
             raise
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        text = b"%d\n" % os.getpid()
+        os.pwrite(fd, text, 0)
+        if os.fstat(fd).st_size > len(text):
+            # A file that is cut to nothing and written again makes some file systems wait.
+            os.ftruncate(fd, len(text))
         return _OsLock(fd)
 
 
@@ -345,12 +348,26 @@ def write_atomically(
         files.sync_dir(folder)
 
 
+REMOVING_TRIES = 10
+"""How often a folder is looked at again that was not empty when it had been emptied."""
+
+
 def remove_tree(files: FileSystem, path: str) -> None:
-    """Remove a folder and all that is in it."""
-    for name in files.list_names(path):
-        inner = os.path.join(path, name)
-        if files.is_dir(inner):
-            remove_tree(files, inner)
+    """Remove a folder and all that is in it.
+
+    A file that somebody finishes meanwhile goes too: it is looked again, a few times.
+    """
+    for tries_left in reversed(range(REMOVING_TRIES)):
+        for name in files.list_names(path):
+            inner = os.path.join(path, name)
+            if files.is_dir(inner):
+                remove_tree(files, inner)
+            else:
+                files.unlink(inner)
+        try:
+            files.remove_dir(path)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or not tries_left:
+                raise
         else:
-            files.unlink(inner)
-    files.remove_dir(path)
+            return

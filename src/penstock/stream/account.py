@@ -1,19 +1,23 @@
 """The streams of one account: making, finding, changing and removing them.
 
 What always holds: no two streams take the same message; a stream that cannot be opened stays
-offline with its reason, and the others are not disturbed. Whoever watches the account's streams
-hears of each that comes, changes or goes, before the client does.
+offline with its reason, and the others are not disturbed. A stream is changed by one at a time, and
+while it waits for the disk the others go on. Whoever watches the account's streams hears of each
+that comes, changes or goes, before the client does.
 
-One thread: the event loop's. While a server starts, stores are opened by several threads.
+One thread: the event loop's. Others write to the disk, and open the stores while a server starts.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from enum import StrEnum
 from typing import Any
+from weakref import WeakValueDictionary
 
 from penstock import error_codes
 from penstock.documents.times import Instant
@@ -75,21 +79,32 @@ class AccountStreams:
         """Requests that were answered, and how many of them with an error."""
 
         self.api_errors = 0
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._planned: dict[str, StreamConfig] = {}
+        """Configurations that are on their way to the disk."""
+
         self._prepared: set[str] = set()
+        """Names of streams that are being made or removed."""
+
+        self._is_stopped = False
         self._path = os.path.join(path, STREAMS_NAME)
         self._has_place = False
 
     def _folder(self, name: str) -> StreamFolder:
         return StreamFolder(
-            self.host.files, os.path.join(self._path, name), lambda: os.urandom(8).hex()
+            self.host.files,
+            os.path.join(self._path, name),
+            lambda: os.urandom(8).hex(),
+            self.host.policy.document_keys,
         )
 
     # What there is
 
     @property
     def configs(self) -> list[StreamConfig]:
-        """The configurations of all streams."""
-        return [stream.config for stream in self.streams.values()]
+        """The configurations of all streams, as they are or are about to be."""
+        configs = {name: stream.config for name, stream in self.streams.items()}
+        return list((configs | self._planned).values())
 
     @property
     def consumer_count(self) -> int:
@@ -129,6 +144,8 @@ class AccountStreams:
             elif opened is not None:
                 self._begin(opened)
                 self._tell(StreamAction.OPEN, opened)
+                # What was looked up to start is of no use to streams that nobody asks for.
+                opened.store.forget_sealed()
                 yield opened
 
     def _open(self, folder: StreamFolder) -> tuple[str, Stream | str | None]:
@@ -138,8 +155,7 @@ class AccountStreams:
             if not self.host.files.is_dir(folder.path) or folder.finish_removal():
                 return name, None
             document = folder.read()
-            created = document.created or Instant(0)
-            return name, Stream(self.host, self.sublist, folder, document.config, created)
+            return name, self._opened(folder, document.config, document.created or Instant(0))
         except StreamOffline as error:
             return name, error.reason
         except (PenstockError, OSError) as error:
@@ -147,48 +163,106 @@ class AccountStreams:
 
     # Changing
 
-    def create(
+    def turn(self, name: str) -> asyncio.Lock:
+        """Give what is held by whoever changes the stream of a name, or what belongs to it."""
+        return self._turns.setdefault(name, asyncio.Lock())
+
+    async def create(
         self, request: StreamConfigRequest, *, name: str, server: ServerLimits
-    ) -> tuple[Stream, bool]:
-        """Make a stream, or give the one that is as asked for; and tell whether it is new."""
-        config = checked_creation(
-            request, name=name, server=server, account=self.limits, existing=self.configs
-        )
-        if name in self.streams:
-            return self.streams[name], False
-        if name in self.offline:
-            raise ApiError(error_codes.STREAM_OFFLINE_REASON, err=self.offline[name])
+    ) -> Stream:
+        """Make a stream, or give the one that is as asked for; raises ApiError."""
+        async with self.turn(name):
+            config = checked_creation(
+                request, name=name, server=server, account=self.limits, existing=self.configs
+            )
+            if name in self.streams:
+                return self.streams[name]
+            if name in self.offline:
+                raise ApiError(error_codes.STREAM_OFFLINE_REASON, err=self.offline[name])
+            try:
+                with self._planning(config):
+                    stream = await self._made(config)
+            except ApiError:
+                raise
+            except (PenstockError, OSError) as error:
+                self.host.log("WRN", f"Stream create failed for '{self.name} > {name}': {error}")
+                reason = "error creating store for stream"
+                raise ApiError(error_codes.STREAM_CREATE, err=reason) from error
+            if self._is_stopped:
+                stream.stop()
+                raise ApiError(error_codes.NOT_ENABLED_FOR_ACCOUNT)
+            self.add(stream)
+            return stream
+
+    @contextlib.contextmanager
+    def _planning(self, config: StreamConfig) -> Iterator[None]:
+        """Have a configuration count as if it were in force."""
+        self._planned[config.name] = config
         try:
-            stream = self.prepare(config)
-            self.settle(stream)
-        except (PenstockError, OSError) as error:
-            self._prepared.discard(name)
-            self.host.log("WRN", f"Stream create failed for '{self.name} > {name}': {error}")
-            reason = "error creating store for stream"
-            raise ApiError(error_codes.STREAM_CREATE, err=reason) from error
-        if config.first_seq > 1:
+            yield
+        finally:
+            del self._planned[config.name]
+
+    async def _made(self, config: StreamConfig) -> Stream:
+        if config.storage is StorageType.MEMORY:
+            return self._make(config)
+        return await self.host.loop.run_in_executor(None, self._make, config)
+
+    def _make(self, config: StreamConfig) -> Stream:
+        """Make a stream that only has to be taken in. Any thread."""
+        with self._claiming(config.name):
+            folder, created = self._folder(config.name), Instant(self.host.clock.now_ns())
+            if config.storage is StorageType.FILE:
+                self._make_place()
+                folder.establish(config, created)
+            try:
+                return self._opened(folder, config, created)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    folder.begin_removal()
+                    folder.remove()
+                raise
+
+    def _opened(self, folder: StreamFolder, config: StreamConfig, created: Instant) -> Stream:
+        stream = Stream(self.host, self.sublist, folder, config, created)
+        if config.first_seq > 1 and not stream.store.last_seq:
             stream.store.compact(config.first_seq)
-        self.add(stream)
-        return stream, True
+        return stream
+
+    @contextlib.contextmanager
+    def _claiming(self, name: str) -> Iterator[None]:
+        """Have nobody else make a stream of a name; raises ApiError where somebody does."""
+        self._claim(name)
+        try:
+            yield
+        finally:
+            self._prepared.discard(name)
+
+    def _claim(self, name: str) -> None:
+        if name in self._prepared:
+            raise ApiError(error_codes.STREAM_NAME_EXIST)
+        self._prepared.add(name)
 
     def prepare(self, config: StreamConfig) -> Stream:
         """Make a stream that is none yet: until it is settled, a restart removes it. Any thread.
 
         Raises ApiError where another of this name is on its way, and what opening a store raises.
         """
-        if config.name in self._prepared:
-            raise ApiError(error_codes.STREAM_NAME_EXIST)
-        self._prepared.add(config.name)
-        folder = self._folder(config.name)
-        if config.storage is StorageType.FILE:
-            self._make_place()
-            folder.reserve()
-        created = Instant(self.host.clock.now_ns())
-        return Stream(self.host, self.sublist, folder, config, created)
+        self._claim(config.name)
+        try:
+            folder = self._folder(config.name)
+            if config.storage is StorageType.FILE:
+                self._make_place()
+                folder.reserve()
+            created = Instant(self.host.clock.now_ns())
+            return Stream(self.host, self.sublist, folder, config, created)
+        except BaseException:
+            self._prepared.discard(config.name)
+            raise
 
     def _make_place(self) -> None:
         """Make the folder of the streams once, so that a power cut does not take it with them."""
-        if self._has_place:
+        if self._has_place and self.host.files.is_dir(self._path):
             return
         self.host.files.make_dirs(self._path)
         place = self._path
@@ -207,8 +281,11 @@ class AccountStreams:
 
     def abandon(self, stream: Stream) -> None:
         """Leave nothing of a stream that was prepared. Any thread."""
-        stream.delete()
-        self._prepared.discard(stream.name)
+        try:
+            stream.leave()
+            stream.remove()
+        finally:
+            self._prepared.discard(stream.name)
 
     def add(self, stream: Stream) -> None:
         """Take in a stream that was made; it takes messages from now on."""
@@ -228,31 +305,46 @@ class AccountStreams:
         account_bytes = bytes_max - self.bytes_used(storage) if bytes_max >= 0 else UNBOUNDED
         return StorageRoom(self.host.bytes_left(storage), account_bytes, len(self.streams))
 
-    def update(self, request: StreamConfigRequest, *, name: str, server: ServerLimits) -> Stream:
-        """Change a stream's configuration."""
-        old = self.streams.get(name)
-        config = checked_update(
-            request,
-            name=name,
-            server=server,
-            account=self.limits,
-            existing=self.configs,
-            consumers={} if old is None else old.consumers.bounds,
-        )
-        stream = self.find(name)
-        stream.update(config)
-        self._tell(StreamAction.MODIFY, stream)
-        return stream
+    async def update(
+        self, request: StreamConfigRequest, *, name: str, server: ServerLimits
+    ) -> Stream:
+        """Change a stream's configuration; raises ApiError and OSError."""
+        async with self.turn(name):
+            old = self.streams.get(name)
+            config = checked_update(
+                request,
+                name=name,
+                server=server,
+                account=self.limits,
+                existing=self.configs,
+                consumers={} if old is None else old.consumers.bounds,
+            )
+            stream = self.find(name)
+            if config.storage is StorageType.FILE:
+                with self._planning(config):
+                    write, created = stream.folder.write, stream.created
+                    await self.host.loop.run_in_executor(None, write, config, created)
+            if not self._is_stopped:
+                stream.update(config)
+                self._tell(StreamAction.MODIFY, stream)
+            return stream
 
-    def delete(self, name: str) -> None:
-        """Remove a stream and everything in it."""
-        stream = self.find(name)
-        del self.streams[name]
-        stream.delete()
-        self._tell(StreamAction.DELETE, stream)
+    async def delete(self, name: str) -> None:
+        """Remove a stream and everything in it; raises ApiError and OSError."""
+        async with self.turn(name):
+            stream = self.find(name)
+            del self.streams[name]
+            stream.leave()
+            self._pass_on(StreamAction.DELETE, stream)
+            # Whoever waits for messages has been told, and shall hear it before the disk is done.
+            self.host.hub.flush()
+            with self._claiming(name):
+                await self.host.loop.run_in_executor(None, stream.remove)
+            self._advise_of(StreamAction.DELETE, stream)
 
     def stop(self) -> None:
         """Make everything durable and take no more."""
+        self._is_stopped = True
         self.feeding.stop()
         for stream in self.streams.values():
             stream.stop()
@@ -260,6 +352,10 @@ class AccountStreams:
     # Telling
 
     def _tell(self, action: StreamAction, stream: Stream) -> None:
+        self._pass_on(action, stream)
+        self._advise_of(action, stream)
+
+    def _pass_on(self, action: StreamAction, stream: Stream) -> None:
         if action is StreamAction.DELETE:
             self.feeding.closed(stream)
         elif action is StreamAction.MODIFY:
@@ -268,6 +364,8 @@ class AccountStreams:
             self.feeding.opened(stream)
         for watcher in self.watchers:
             watcher(action, stream)
+
+    def _advise_of(self, action: StreamAction, stream: Stream) -> None:
         if action in _ADVISED:
             subject = f"STREAM.{_ADVISED[action]}.{stream.name}"
             self.advise(subject, "stream_action", {"stream": stream.name, "action": str(action)})

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from penstock import error_codes
 from penstock.errors import ApiError, UsageError
+from penstock.limits import STREAM_SUBJECTS_MAX
 from penstock.protocol.quoting import quoted
 from penstock.routing.transforms import SubjectTransform
 from penstock.stream.config import StreamConfig
@@ -30,6 +31,8 @@ def with_subjects(config: StreamConfig) -> StreamConfig:
         if config.mirror is None and not config.sources:
             return replace(config, subjects=(config.name,))
         return config
+    if len(config.subjects) > STREAM_SUBJECTS_MAX:
+        raise invalid("too many subjects to compare")
     index = _index_of(config.subjects)
     for place, subject in enumerate(config.subjects):
         if not is_subject(subject):

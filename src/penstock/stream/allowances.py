@@ -8,7 +8,7 @@ Pure. Numbers below zero mean no limit, as in the configuration.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -18,6 +18,10 @@ from penstock.errors import ApiError
 from penstock.stream.config import StorageType, StreamConfig
 
 _INT64_MAX: Final = 2**63 - 1
+_EXCEEDED: Final = {
+    StorageType.MEMORY: error_codes.MEMORY_RESOURCES_EXCEEDED,
+    StorageType.FILE: error_codes.STORAGE_RESOURCES_EXCEEDED,
+}
 
 
 class TierLimits(msgspec.Struct, frozen=True):
@@ -47,6 +51,10 @@ class AccountLimits(msgspec.Struct, frozen=True):
 
     tiers: Mapping[str, TierLimits] = msgspec.field(default_factory=lambda: {"": TierLimits()})
 
+    def bytes_promised(self, storage: StorageType) -> int:
+        """Give what the account may take of a kind of storage in all, as far as it says."""
+        return sum(max(tier.bytes_max(storage), 0) for tier in self.tiers.values())
+
     def find(self, replicas: int) -> tuple[str, TierLimits] | None:
         """Give the tier that counts for a number of replicas, by name."""
         for name in ("", f"R{replicas or 1}"):
@@ -72,11 +80,16 @@ class ServerLimits(msgspec.Struct, frozen=True):
     """Consumers of a stream where neither it nor the account says how many; 0: no limit."""
     is_clustered: bool = False
 
+    def bytes_max(self, storage: StorageType) -> int:
+        """Give what there is of a kind of storage."""
+        is_memory = storage is StorageType.MEMORY
+        return self.memory_bytes_max if is_memory else self.storage_bytes_max
+
     def bytes_left(self, storage: StorageType) -> int:
         """Give what is not reserved."""
-        if storage is StorageType.MEMORY:
-            return self.memory_bytes_max - self.memory_bytes_reserved
-        return self.storage_bytes_max - self.storage_bytes_reserved
+        is_memory = storage is StorageType.MEMORY
+        reserved = self.memory_bytes_reserved if is_memory else self.storage_bytes_reserved
+        return self.bytes_max(storage) - reserved
 
 
 def tier_of(account: AccountLimits, replicas: int) -> tuple[str, TierLimits]:
@@ -85,6 +98,31 @@ def tier_of(account: AccountLimits, replicas: int) -> tuple[str, TierLimits]:
     if found is None:
         raise ApiError(error_codes.NO_LIMITS)
     return found
+
+
+def check_promise(
+    account: AccountLimits,
+    server: ServerLimits,
+    others: Collection[AccountLimits],
+    *,
+    kept: AccountLimits | None = None,
+) -> None:
+    """Refuse to promise an account what streams have reserved or other accounts were promised.
+
+    What it was promised before, `kept`, is among the others.
+    """
+    kinds = (StorageType.MEMORY, StorageType.FILE)
+    added = {
+        kind: max(account.bytes_promised(kind) - (kept.bytes_promised(kind) if kept else 0), 0)
+        for kind in kinds
+    }
+    for kind in kinds:
+        if added[kind] > server.bytes_left(kind):
+            raise ApiError(_EXCEEDED[kind])
+    for kind in kinds:
+        promised = sum(each.bytes_promised(kind) for each in others)
+        if promised + added[kind] > server.bytes_max(kind):
+            raise ApiError(_EXCEEDED[kind])
 
 
 def check_stream_count(
@@ -135,11 +173,7 @@ def check_reservation(
             account_bytes += _counted(name, each, each.max_bytes)
     bytes_max = limits.bytes_max(config.storage)
     if 0 <= bytes_max < account_bytes or added_bytes > server.bytes_left(config.storage):
-        raise ApiError(
-            error_codes.MEMORY_RESOURCES_EXCEEDED
-            if config.storage is StorageType.MEMORY
-            else error_codes.STORAGE_RESOURCES_EXCEEDED
-        )
+        raise ApiError(_EXCEEDED[config.storage])
 
 
 def _shares(tier: str, one: StreamConfig, other: StreamConfig) -> bool:

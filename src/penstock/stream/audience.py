@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from penstock.stream.updates import ConsumerBounds
+from penstock.subjects import SubjectFilter
 
 
 class Taker(Protocol):
@@ -49,8 +50,8 @@ class Audience(Protocol):
         """Somebody is done with messages: remove those that nobody else needs."""
         ...
 
-    def on_purged(self) -> None:
-        """Messages were purged."""
+    def on_purged(self, purged: SubjectFilter | None) -> None:
+        """Messages were purged: some or all of what a filter wants, of everything where None."""
         ...
 
     def on_removed(self, stream_seq: int) -> None:
@@ -83,7 +84,7 @@ class NoAudience:
     def on_done(self, stream_seqs: list[int]) -> None:
         """Nobody is there to remove anything."""
 
-    def on_purged(self) -> None:
+    def on_purged(self, purged: SubjectFilter | None) -> None:
         """Nobody is there to be told."""
 
     def on_removed(self, stream_seq: int) -> None:

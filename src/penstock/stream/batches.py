@@ -14,59 +14,38 @@ One thread: the event loop's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from penstock import error_codes
 from penstock.errors import ApiError, StoreError
 from penstock.protocol.quoting import quoted
-from penstock.stream.batch_room import ID_BYTES_MAX, BatchRoom
-from penstock.stream.headers import value_of, with_added, without
+from penstock.stream.batch_room import ID_BYTES_MAX
+from penstock.stream.headers import value_of, with_added
 from penstock.stream.messages import (
     BATCH_COMMIT,
     BATCH_ID,
     BATCH_SEQ,
     EXPECTED_LAST_ID,
-    REQUIRED_API_LEVEL,
     STREAM_SOURCE,
     Message,
 )
+from penstock.stream.open_batches import INCOMPLETE, LARGE, OpenBatch, OpenBatches
 from penstock.stream.staging import Staged
-from penstock.stream.versioning import is_level_known
-
-if TYPE_CHECKING:
-    from penstock.stream.publishing import Publishing
-
-TIMEOUT = "timeout"
-LARGE = "large"
-INCOMPLETE = "incomplete"
-UNSUPPORTED = "unsupported"
-"""Why a batch is abandoned."""
 
 COMMIT = b"1"
 COMMIT_WITHOUT = b"eob"
 """The message that commits is no part of the batch: it is the end of it."""
 
 
-class _Batch(msgspec.Struct):
+class _Batch(OpenBatch):
     """What there is of a batch that is not committed."""
 
-    touched_ns: int
     messages: list[Message] = msgspec.field(default_factory=list)
     bytes: int = 0
 
 
-class AtomicBatches:
+class AtomicBatches(OpenBatches[_Batch]):
     """The batches of one stream; see the module."""
-
-    def __init__(self, publishing: Publishing) -> None:
-        self._publishing = publishing
-        self._batches: dict[bytes, _Batch] = {}
-
-    @property
-    def _room(self) -> BatchRoom:
-        return self._publishing.stream.host.batch_room
 
     def take(self, batch_id: bytes, message: Message, reply: bytes | None) -> None:
         """Take a message of a batch, and answer its publisher."""
@@ -88,7 +67,7 @@ class AtomicBatches:
             self._drop(batch_id)
             raise ApiError(error_codes.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT)
         self._check_level(batch_id, message)
-        batch.touched_ns = self._publishing.stream.host.clock.monotonic_ns()
+        batch.touched_ns = self._now_ns()
         ends_without = commit == COMMIT_WITHOUT
         if seq != len(batch.messages) + 1 or (seq == 1 and ends_without):
             self._abandon(batch_id, INCOMPLETE)
@@ -105,13 +84,8 @@ class AtomicBatches:
 
     def _check(self, batch_id: bytes, message: Message) -> int:
         """Refuse what is no part of any batch; give its number."""
-        config = self._publishing.stream.config
-        if config.sealed:
-            raise ApiError(error_codes.STREAM_SEALED)
-        self._publishing.check_room(message)
-        if 0 <= config.max_msg_size < len(message.headers) + len(message.body):
-            raise ApiError(error_codes.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
-        if not config.allow_atomic:
+        self._check_message(message)
+        if not self._publishing.stream.config.allow_atomic:
             raise ApiError(error_codes.ATOMIC_PUBLISH_DISABLED)
         if len(batch_id) > ID_BYTES_MAX:
             raise ApiError(error_codes.ATOMIC_PUBLISH_INVALID_BATCH_ID)
@@ -119,15 +93,6 @@ class AtomicBatches:
         if not digits.isdigit() or int(digits[:21]) >= 2**64:
             raise ApiError(error_codes.ATOMIC_PUBLISH_MISSING_SEQ)
         return int(digits)
-
-    def _check_level(self, batch_id: bytes, message: Message) -> None:
-        level = message.value(REQUIRED_API_LEVEL)
-        if not level:
-            return
-        if not is_level_known(level.decode("utf-8", "replace")):
-            self._abandon(batch_id, UNSUPPORTED)
-            raise ApiError(error_codes.REQUIRED_API_LEVEL)
-        message.headers = without(message.headers, REQUIRED_API_LEVEL)
 
     def _opened(self, batch_id: bytes, seq: int, commit: bytes | None) -> _Batch:
         room = self._room
@@ -138,7 +103,7 @@ class AtomicBatches:
         if len(self._batches) >= room.per_stream_max or room.total >= room.total_max:
             raise ApiError(error_codes.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT)
         room.total += 1
-        batch = _Batch(self._publishing.stream.host.clock.monotonic_ns())
+        batch = _Batch(self._now_ns())
         self._batches[batch_id] = batch
         self._publishing.timer.plan()
         return batch
@@ -192,28 +157,12 @@ class AtomicBatches:
         self._drop(batch_id)
         self._publishing.advise_abandoned(batch_id, reason)
 
-    def clear(self) -> None:
-        """Forget all batches."""
-        for batch_id in list(self._batches):
-            self._drop(batch_id)
-
-    def due_in_s(self) -> float | None:
-        """Tell when a batch may have waited too long; None where there is none."""
-        now_ns = self._publishing.stream.host.clock.monotonic_ns()
-        return self._room.idle_in_s((each.touched_ns for each in self._batches.values()), now_ns)
-
-    def abandon_idle(self) -> None:
-        """Give up the batches that have waited too long for their next message."""
-        now_ns = self._publishing.stream.host.clock.monotonic_ns()
-        for batch_id, batch in list(self._batches.items()):
-            if now_ns - batch.touched_ns >= self._room.idle_ns_max:
-                self._abandon(batch_id, TIMEOUT)
-
     def undo_torn(self) -> None:
         """Remove what a crash has left of a batch whose commit it cut short."""
         stream = self._publishing.stream
         store = stream.store
-        if not store.last_seq or stream.config.mirror is not None:
+        # A store that was stopped in good order has nothing to scan when it is opened.
+        if not store.report.scanned_blocks or stream.config.mirror is not None:
             return
         try:
             last = Message(b"", store.load(store.last_seq).headers, b"")

@@ -16,7 +16,7 @@ One thread: the event loop's.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -24,15 +24,11 @@ from penstock import error_codes
 from penstock.documents.encoding import to_json
 from penstock.errors import ApiError
 from penstock.stream import expectations
-from penstock.stream.batch_room import ID_BYTES_MAX, BatchRoom
+from penstock.stream.batch_room import ID_BYTES_MAX
 from penstock.stream.batches import ack_part
-from penstock.stream.headers import without
-from penstock.stream.messages import REQUIRED_API_LEVEL, Message
+from penstock.stream.messages import Message
+from penstock.stream.open_batches import OpenBatch, OpenBatches
 from penstock.stream.staging import AlreadyThere, Staged
-from penstock.stream.versioning import is_level_known
-
-if TYPE_CHECKING:
-    from penstock.stream.publishing import Publishing
 
 FAST_BATCH_END: Final = b".$FI"
 FLOW_DEFAULT: Final = 10
@@ -90,10 +86,9 @@ def parse_reply(reply: bytes) -> Place | None:
     return Place(batch_id, min(wish or FLOW_DEFAULT, FLOW_WISH_MAX), gaps == b"ok", seq, operation)
 
 
-class _Batch(msgspec.Struct):
+class _Batch(OpenBatch):
     """How far a batch has come."""
 
-    touched_ns: int
     flow_max: int
     """What the publisher would like."""
 
@@ -119,40 +114,27 @@ class _Batch(msgspec.Struct):
     stored_seq: int = 0
 
 
-class FastBatches:
+class FastBatches(OpenBatches[_Batch]):
     """The fast batches of one stream; see the module."""
-
-    def __init__(self, publishing: Publishing) -> None:
-        self._publishing = publishing
-        self._batches: dict[bytes, _Batch] = {}
-
-    @property
-    def _room(self) -> BatchRoom:
-        return self._publishing.stream.host.batch_room
 
     def take(self, message: Message, reply: bytes) -> None:
         """Take a message of a batch, and answer its publisher where it is time to."""
         try:
             place = self._check(message, parse_reply(reply))
             batch = self._batches.get(place.batch_id) or self._opened(place)
-            self._check_level(place, message)
+            self._check_level(place.batch_id, message)
         except ApiError as error:
             self._publishing.refuse(reply, error)
             return
-        batch.touched_ns = self._publishing.stream.host.clock.monotonic_ns()
+        batch.touched_ns = self._now_ns()
         if place.operation is Operation.PING:
             self._ping(batch, place, reply)
         elif not batch.is_closed and self._is_next(batch, place, reply):
             self._publish(batch, place, message, reply)
 
     def _check(self, message: Message, place: Place | None) -> Place:
-        config = self._publishing.stream.config
-        if config.sealed:
-            raise ApiError(error_codes.STREAM_SEALED)
-        self._publishing.check_room(message)
-        if 0 <= config.max_msg_size < len(message.headers) + len(message.body):
-            raise ApiError(error_codes.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
-        if not config.allow_batched:
+        self._check_message(message)
+        if not self._publishing.stream.config.allow_batched:
             raise ApiError(error_codes.BATCH_PUBLISH_DISABLED)
         if place is None:
             raise ApiError(error_codes.BATCH_PUBLISH_INVALID_PATTERN)
@@ -169,19 +151,10 @@ class FastBatches:
             raise ApiError(error_codes.BATCH_PUBLISH_TOO_MANY_INFLIGHT)
         room.fast_total += 1
         flow = 1 if self._batches else min(FLOW_MAX, place.flow)
-        now_ns = self._publishing.stream.host.clock.monotonic_ns()
-        batch = _Batch(now_ns, place.flow, flow, place.gaps_allowed)
+        batch = _Batch(self._now_ns(), place.flow, flow, place.gaps_allowed)
         self._batches[place.batch_id] = batch
         self._publishing.timer.plan()
         return batch
-
-    def _check_level(self, place: Place, message: Message) -> None:
-        level = message.value(REQUIRED_API_LEVEL)
-        if level and not is_level_known(level.decode("utf-8", "replace")):
-            self._drop(place.batch_id)
-            raise ApiError(error_codes.REQUIRED_API_LEVEL)
-        if level:
-            message.headers = without(message.headers, REQUIRED_API_LEVEL)
 
     def _ping(self, batch: _Batch, place: Place, reply: bytes) -> None:
         """The publisher wants to know how far it is."""
@@ -322,22 +295,9 @@ class FastBatches:
         del self._batches[batch_id]
         self._room.fast_total -= 1
 
-    def clear(self) -> None:
-        """Forget all batches."""
-        for batch_id in list(self._batches):
-            self._drop(batch_id)
-
-    def due_in_s(self) -> float | None:
-        """Tell when a batch may have waited too long; None where there is none."""
-        now_ns = self._publishing.stream.host.clock.monotonic_ns()
-        return self._room.idle_in_s((each.touched_ns for each in self._batches.values()), now_ns)
-
-    def abandon_idle(self) -> None:
-        """Give up the batches that have waited too long for their next message."""
-        now_ns = self._publishing.stream.host.clock.monotonic_ns()
-        for batch_id, batch in list(self._batches.items()):
-            if now_ns - batch.touched_ns >= self._room.idle_ns_max:
-                self._drop(batch_id)
+    def _abandon(self, batch_id: bytes, reason: str) -> None:
+        # Nobody is told: what came of it is in the stream.
+        self._drop(batch_id)
 
 
 def _flow_answer(seq: int, messages: int) -> bytes:

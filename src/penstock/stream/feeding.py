@@ -9,7 +9,7 @@ One thread: the event loop's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock import error_codes
 from penstock.errors import ApiError
@@ -18,13 +18,20 @@ from penstock.stream.feeds import Feed
 from penstock.stream.info import StreamSourceInfo
 from penstock.stream.lines import AccountLine, Line
 from penstock.stream.mirrors import Mirror
-from penstock.stream.remote_reading import Reach, RemoteReader
+from penstock.stream.remote_reading import Reach, Refusals, RemoteReader
 from penstock.stream.source_positions import PositionKeeper
 from penstock.stream.sources import Source
 from penstock.stream.store_reading import StoreReader
 
 if TYPE_CHECKING:
     from penstock.stream.stream import Stream, StreamHost
+
+_MIRROR_REFUSALS: Final = Refusals(
+    error_codes.MIRROR_CONSUMER_SETUP_FAILED, error_codes.MIRROR_CONSUMER_REQUIRES_ACK_FC
+)
+_SOURCE_REFUSALS: Final = Refusals(
+    error_codes.SOURCE_CONSUMER_SETUP_FAILED, error_codes.SOURCE_CONSUMER_REQUIRES_ACK_FC
+)
 
 
 class StreamFeeds:
@@ -57,7 +64,8 @@ class StreamFeeds:
         by_origin = before | {source.origin: source for source in new}
         self.sources = [by_origin[each] for each in config.sources]
         self._keep_positions(new)
-        ended += [source for source in before.values() if source.origin not in config.sources]
+        kept = set(config.sources)
+        ended += [source for source in before.values() if source.origin not in kept]
         return begun + new, ended
 
     def _keep_positions(self, new: list[Source]) -> None:
@@ -149,25 +157,26 @@ class Feeding:
             feed.reader = StoreReader(feed, origin)
 
     def _is_near(self, feed: Feed) -> bool:
-        """Tell whether the origin is a stream of this account: also one of our own domain is."""
+        """Tell whether the origin's store can be read: also a stream of our own domain is ours.
+
+        Where a consumer is named, it is the one to be asked.
+        """
         external = feed.origin.external
-        return external is None or external.api == f"$JS.{self._host.domain}.API"
+        is_here = external is None or external.api == f"$JS.{self._host.domain}.API"
+        return is_here and feed.origin.consumer is None
 
     def _remote_reader(self, feed: Feed) -> RemoteReader:
         external = feed.origin.external
-        assert external is not None, "what is near is read from its store"
         is_mirror = isinstance(feed, Mirror)
-        refusal = (
-            error_codes.MIRROR_CONSUMER_SETUP_FAILED
-            if is_mirror
-            else error_codes.SOURCE_CONSUMER_SETUP_FAILED
-        )
+        refusals = _MIRROR_REFUSALS if is_mirror else _SOURCE_REFUSALS
+        if external is None:
+            return RemoteReader(feed, Reach(self._line, "$JS.API", "$JS"), refusals)
         tokens = external.api.split(".")
         line = self.lines.get(tokens[1]) if tokens[::2] == ["$JS", "API"] else None
         if line is not None:
-            return RemoteReader(feed, Reach(line, "$JS.API", "_INBOX"), refusal)
+            return RemoteReader(feed, Reach(line, "$JS.API", "_INBOX"), refusals)
         deliver = f"{external.deliver or '$JS'}.{'M' if is_mirror else 'S'}"
-        return RemoteReader(feed, Reach(self._line, external.api, deliver), refusal)
+        return RemoteReader(feed, Reach(self._line, external.api, deliver), refusals)
 
     # Telling
 

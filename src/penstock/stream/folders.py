@@ -1,20 +1,22 @@
 """A stream's folder: its configuration as a document, and where its messages are.
 
-    stream.json       the configuration and when the stream was made
+    stream.json       the configuration and when the stream was made; sealed where there is a key
     stream.removed    the same of a stream whose removal has begun
     sources.json      how far it has come in its sources, where it has any
     msgs/             the store
     consumers/        their configurations and states
 
-What always holds: the document is replaced as a whole and is on stable storage before anybody is
-told of it. One that cannot be read is never overwritten or removed: the stream stays offline, with
-the reason. A removal that has begun is finished, now or when the server starts again.
+What always holds: a new stream's folder appears as a whole: what ends in `.tmp` never was a stream.
+The document is replaced as a whole and is on stable storage before anybody is told of it. One that
+cannot be read is never overwritten or removed: the stream stays offline, with the reason. A removal
+that has begun is finished, now or when the server starts again.
 
-Called by the account, on the event loop's thread or while a server starts.
+Called by the account, in any thread; one at a time for each folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 
@@ -24,8 +26,16 @@ from penstock.documents.decoding import decode
 from penstock.documents.encoding import encode
 from penstock.documents.shapes import Int
 from penstock.documents.times import Instant
-from penstock.errors import InvalidDocument, StreamOffline
-from penstock.store.vfs import TEMPORARY_SUFFIX, FileSystem, remove_tree, write_atomically
+from penstock.errors import FormatError, InvalidDocument, StreamOffline, WrongKey
+from penstock.format.layout import LOCK_NAME
+from penstock.format.sealed_document import DocumentKeys
+from penstock.store.vfs import (
+    TEMPORARY_SUFFIX,
+    FileSystem,
+    remove_tree,
+    write_all,
+    write_atomically,
+)
 from penstock.stream.config import StreamConfig
 from penstock.stream.versioning import API_LEVEL, REQUIRED_LEVEL_KEY, is_supported
 
@@ -50,24 +60,60 @@ class StreamFolder(msgspec.Struct, frozen=True):
     files: FileSystem
     path: str
     unique: Callable[[], str]
+    keys: DocumentKeys = DocumentKeys()
+
+    @property
+    def _name(self) -> bytes:
+        return os.path.basename(self.path).encode()
+
+    def _sealed(self, config: StreamConfig, created: Instant) -> bytes:
+        plain = encode(StreamDocument(DOCUMENT_VERSION, created, config))
+        which = DOCUMENT_NAME.encode()
+        return self.keys.seal(plain, stream=self._name, which=which, random_bytes=os.urandom)
 
     @property
     def messages_path(self) -> str:
         """Where the store is."""
         return os.path.join(self.path, MESSAGES_NAME)
 
+    def establish(self, config: StreamConfig, created: Instant) -> None:
+        """Make the folder of a new stream; it is on stable storage when this returns."""
+        temporary = f"{self.path}.{self.unique()}{TEMPORARY_SUFFIX}"
+        try:
+            self._fill(temporary, self._sealed(config, created))
+            self.files.rename(temporary, self.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                remove_tree(self.files, temporary)
+            raise
+        self.files.sync_dir(os.path.dirname(self.path))
+
+    def _fill(self, path: str, document: bytes) -> None:
+        messages_path = os.path.join(path, MESSAGES_NAME)
+        self.files.make_dirs(messages_path)
+        # By its lock file the store knows a folder that somebody else has synced.
+        self.files.lock(os.path.join(messages_path, LOCK_NAME)).release()
+        file = self.files.open(os.path.join(path, DOCUMENT_NAME), "create")
+        try:
+            write_all(file, 0, document)
+            file.sync_data()
+        finally:
+            file.close()
+        self.files.sync_dir(path)
+
     def write(self, config: StreamConfig, created: Instant) -> None:
         """Keep the configuration; it is on stable storage when this returns."""
         self.files.make_dirs(self.path)
-        document = StreamDocument(DOCUMENT_VERSION, created, config)
         path = os.path.join(self.path, DOCUMENT_NAME)
-        write_atomically(self.files, path, encode(document), unique=self.unique())
-        self.files.sync_dir(os.path.dirname(self.path))
+        is_new = not self.files.exists(path)
+        write_atomically(self.files, path, self._sealed(config, created), unique=self.unique())
+        if is_new:
+            self.files.sync_dir(os.path.dirname(self.path))
 
     def read(self) -> StreamDocument:
         """Give what was kept; raises StreamOffline where it cannot be served, and OSError."""
         path = os.path.join(self.path, DOCUMENT_NAME)
-        document = self._decoded(path, self._read_bytes(path))
+        document = self._decoded(path, self._opened(path))
         if document.version != DOCUMENT_VERSION:
             raise StreamOffline(path, f"unsupported - document version {document.version}")
         if not is_supported(document.config.metadata):
@@ -77,6 +123,14 @@ class StreamFolder(msgspec.Struct, frozen=True):
         if document.config.name != os.path.basename(self.path):
             raise StreamOffline(path, f"the name in it is {document.config.name!r}")
         return document
+
+    def _opened(self, path: str) -> bytes:
+        which = DOCUMENT_NAME.encode()
+        data = self._read_bytes(path)
+        try:
+            return self.keys.open(data, stream=self._name, which=which, path=path)
+        except (FormatError, WrongKey) as error:
+            raise StreamOffline(path, str(error)) from error
 
     def _read_bytes(self, path: str) -> bytes:
         if not self.files.exists(path):
@@ -125,6 +179,7 @@ class StreamFolder(msgspec.Struct, frozen=True):
         is_none = DOCUMENT_NAME not in names and (
             REMOVED_NAME in names or all(name.endswith(TEMPORARY_SUFFIX) for name in names)
         )
+        is_none = is_none or self.path.endswith(TEMPORARY_SUFFIX)
         if is_none:
             self.remove()
         return is_none

@@ -1,17 +1,24 @@
 # The message ids that a stream has seen; see message_ids.pyx.
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+
+cdef struct Stored:
+    int64_t time_ns
+    uint64_t seq
 
 
 cdef class MessageIds:
-    # The sequence of each id, and the ids in the order in which they came.
-    cdef dict seqs
+    # The number of each id, counted from the first that ever came, and the ids in that order.
+    cdef dict numbers
     cdef object order
-    # When they came: a ring as long as `order`.
-    cdef int64_t* times
+    # When they came and under which sequence: a ring as long as `order`.
+    cdef Stored* ring
     cdef size_t room
     cdef size_t start
     cdef size_t count
+    # The number of the oldest in the ring.
+    cdef uint64_t first_number
     cdef public int64_t window_ns
     # What was stored before is known.
     cdef public bint is_ready
@@ -21,5 +28,6 @@ cdef class MessageIds:
 
     cpdef uint64_t find(self, bytes message_id, int64_t now_ns) except? 0xFFFFFFFFFFFFFFFF
     cpdef int remember(self, bytes message_id, uint64_t seq, int64_t time_ns) except -1
-    cpdef int prune(self, int64_t now_ns) except -1
+    cpdef bint prune(self, int64_t now_ns, uint32_t count_max=*) except -1
+    cdef Stored* _at(self, size_t place) noexcept
     cdef int _grow(self) except -1

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from penstock import error_codes
 from penstock.errors import ApiError, ErrorCode
+from penstock.limits import STREAM_SOURCES_MAX
 from penstock.protocol.quoting import quoted
 from penstock.stream.addressing import transform_fault
 from penstock.stream.config import StreamConfig, StreamSource, SubjectTransformConfig
@@ -125,6 +126,8 @@ def _with_mirror_direct(
 def _check_sources(config: StreamConfig, streams: Streams, reached: _Reached) -> None:
     if config.sources and config.allow_msg_schedules:
         raise ApiError(error_codes.SOURCE_WITH_MSG_SCHEDULES)
+    if len(config.sources) > STREAM_SOURCES_MAX:
+        raise invalid("too many sources")
     names: set[object] = set()
     consumers: set[object] = set()
     for source in config.sources:

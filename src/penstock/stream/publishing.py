@@ -13,12 +13,14 @@ One thread: the event loop's. The stream calls it.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock import error_codes
 from penstock.documents.encoding import to_json
-from penstock.errors import ApiError, LimitReached, StoreClosed, StoreError
+from penstock.errors import ApiError, LimitReached, StoreClosed, StoreError, StoreReadOnly
 from penstock.limits import GO_RECORD_BYTES_MAX, MESSAGE_HEADERS_BYTES_MAX
 from penstock.store.interface import NEVER_NS
 from penstock.stream import (
@@ -63,7 +65,7 @@ class Publishing:
         self.schedules = Schedules()
         self.atomic_batches = AtomicBatches(self)
         self.fast_batches = FastBatches(self)
-        self.is_careful = False
+        self.recollection = deduplication.Recollection(self)
         self.timer = PublishingTimer(self)
         self.configure()
 
@@ -73,7 +75,7 @@ class Publishing:
         self.message_ids.window_ns = config.duplicate_window
         self._transform = republishing.transform_of(config.subject_transform)
         self._republish = republishing.transform_of(config.republish)
-        self.is_careful = (
+        self._wants_care = (
             config.sealed
             or config.allow_msg_counter
             or config.allow_msg_schedules
@@ -81,6 +83,11 @@ class Publishing:
             or self._transform is not None
             or self._republish is not None
         )
+
+    @property
+    def is_careful(self) -> bool:
+        """Whether every message wants a closer look."""
+        return self._wants_care or self.recollection.is_under_way
 
     def start(self) -> None:
         """Find in the stream what must be known of it."""
@@ -103,12 +110,18 @@ class Publishing:
     def stop(self) -> None:
         """Give up what is not finished."""
         self.timer.cancel()
+        self.recollection.stop()
         self.atomic_batches.clear()
         self.fast_batches.clear()
 
     # Messages
 
     def take(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+        """Store a message or refuse it, now or when it can be judged, and answer its publisher."""
+        if not self.recollection.holds(subject, reply, headers, body):
+            self.take_now(subject, reply, headers, body)
+
+    def take_now(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
         """Store a message or refuse it, and answer its publisher."""
         message = Message(subject, without_status(headers), body)
         if reply is not None and reply.endswith(FAST_BATCH_END):
@@ -168,7 +181,7 @@ class Publishing:
         counters.check_present(message, config)
         if message.increment is not None and config.allow_msg_counter:
             counters.apply(message, counters.total_of(store, message.subject))
-            self.check_size(message)
+            self.check_counted(message)
         self.check_room(message)
         return 0
 
@@ -189,6 +202,13 @@ class Publishing:
         if len(message.headers) > MESSAGE_HEADERS_BYTES_MAX:
             raise ApiError(error_codes.STREAM_HEADER_EXCEEDS_MAXIMUM)
 
+    def check_counted(self, message: Message) -> None:
+        """Refuse a counter that has become larger than the stream or anybody allows."""
+        size_max = self.stream.host.payload_bytes_max
+        if len(message.headers) + len(message.body) > size_max:
+            raise ApiError(error_codes.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        self.check_size(message)
+
     def check_room(self, message: Message) -> None:
         """Refuse what the account or the server has no room for."""
         ingest = self.stream.ingest
@@ -204,9 +224,7 @@ class Publishing:
 
     def known_ids(self) -> MessageIds:
         """Give the message ids; those from before a restart are looked for when first needed."""
-        if not self.message_ids.is_ready:
-            now_ns = self.stream.host.clock.now_ns()
-            deduplication.recover(self.message_ids, self.stream.store, now_ns)
+        self.recollection.read_all()
         return self.message_ids
 
     def known_seq(self, message: Message) -> int:
@@ -236,7 +254,7 @@ class Publishing:
             seq = self.stream.store.skip()
         except StoreError as error:
             raise self._refusal(error) from error
-        now_ns = self.stream.host.clock.now_ns()
+        now_ns = self.stream.last_skip_ns = self.stream.host.clock.now_ns()
         if message.message_id:
             self.message_ids.remember(message.message_id, seq, now_ns)
         if message.rollup == ROLLUP_SUBJECT and rollups.is_allowed(self.stream.config):
@@ -313,6 +331,8 @@ class Publishing:
         if isinstance(error, StoreClosed):
             return ApiError(error_codes.STREAM_STORE_FAILED, err="store is closed")
         self.stream.host.log("ERR", f"JetStream stream {self.stream.name!r}: {error}")
+        if isinstance(error, StoreReadOnly) and os.strerror(errno.ENOSPC) in error.cause:
+            self.stream.host.out_of_storage(self.stream.name)
         return ApiError(error_codes.INSUFFICIENT_RESOURCES)
 
     def _copy_target(self, message: Message) -> bytes | None:
@@ -361,9 +381,12 @@ class Publishing:
             return
         if message.rollup == ROLLUP_ALL:
             store.purge(seq=seq, durable=False)
+            self.stream.consumers.on_purged(None)
         elif message.rollup == ROLLUP_SUBJECT and not is_literal(message.subject):
             # Published to a pattern, it stands for all that the pattern matches.
             store.purge(SubjectFilter([message.subject]), seq=seq, durable=False)
+        if message.rollup == ROLLUP_SUBJECT:
+            self.stream.consumers.on_purged(SubjectFilter([message.subject]))
         ended = schedules.purged_by(message)
         if ended:
             store.purge(SubjectFilter([ended]), durable=False)

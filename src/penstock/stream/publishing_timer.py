@@ -27,6 +27,8 @@ class PublishingTimer:
     def __init__(self, publishing: Publishing) -> None:
         self._publishing = publishing
         self._handle: asyncio.TimerHandle | None = None
+        self._is_behind = False
+        """Message ids that are too old are still there."""
 
     @property
     def is_set(self) -> bool:
@@ -49,7 +51,9 @@ class PublishingTimer:
     def _delay_s(self) -> float | None:
         publishing = self._publishing
         delays_s = [publishing.atomic_batches.due_in_s(), publishing.fast_batches.due_in_s()]
-        if len(publishing.message_ids):
+        if self._is_behind:
+            delays_s.append(0.0)
+        elif len(publishing.message_ids):
             delays_s.append(max(publishing.message_ids.window_ns / 1e9, PRUNE_S_MIN))
         due_ns = publishing.schedules.next_due_ns()
         if due_ns is not None:
@@ -68,7 +72,7 @@ class PublishingTimer:
         publishing = self._publishing
         stream = publishing.stream
         now_ns = stream.host.clock.now_ns()
-        publishing.message_ids.prune(now_ns)
+        self._is_behind = publishing.message_ids.prune(now_ns)
         publishing.atomic_batches.abandon_idle()
         publishing.fast_batches.abandon_idle()
         for message in publishing.schedules.take_due(stream.store, now_ns):

@@ -1,12 +1,16 @@
-"""Reading an origin that is elsewhere: through a consumer there, as any client would.
+"""Reading an origin through a consumer, as any client would: one elsewhere, or where one is named.
 
-The consumer pushes to a subject of ours, wants no acknowledgements, sends a heartbeat every second
-and waits for a word after each window of bytes. Its own sequence tells when something was lost on
-the way: then it is given up, and another one starts behind what has been stored. It vanishes by
-itself when nobody listens.
+The consumer pushes to a subject of ours, sends a heartbeat every second and waits for a word after
+each window of bytes. Its own sequence tells when something was lost on the way.
+
+One that we make ourselves wants no acknowledgements. When something was lost it is given up, and
+another one starts behind what has been stored; it vanishes by itself when nobody listens.
+
+One that is there already is named in the stream's configuration. It is told to start again behind
+what it knows to be taken, and the word says how far that is.
 
 What always holds: the word that lets the next window come is given after what came is stored, so
-that memory holds a window at the most.
+that memory holds a window at the most. Where it acknowledges, what came is durable before.
 
 One thread: the event loop's.
 """
@@ -15,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import deque
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -24,11 +29,13 @@ from penstock.documents.times import SECOND_NS, timestamp
 from penstock.errors import ApiError, ErrorCode, StoreError
 from penstock.limits import FEED_RETRY_S, REMOTE_ORIGIN_SILENCE_S, SEQUENCE_MAX
 from penstock.stream.feeds import Feed, Start
-from penstock.stream.headers import value_of
+from penstock.stream.headers import value_of, with_added
 from penstock.stream.lines import Line, Unsubscribe
 
 _IDENTITY: Final = b"Nats-Stream-Identity"
 _LAST_DELIVERED: Final = b"Nats-Last-Consumer"
+_LAST_TAKEN: Final = b"Nats-Last-Stream"
+_ACKED_BY_FLOW_CONTROL: Final = "flow_control"
 _STALLED: Final = b"Nats-Consumer-Stalled"
 _CONTROL: Final = b"NATS/1.0 100"
 _NO_RESPONDERS: Final = b"NATS/1.0 503"
@@ -44,11 +51,15 @@ class _Delivered(msgspec.Struct):
     stream_seq: Annotated[int, msgspec.Meta(ge=0, lt=SEQUENCE_MAX)] = 0
 
 
+class _Config(msgspec.Struct):
+    ack_policy: str = ""
+
+
 class _Created(msgspec.Struct):
     """The answer, as far as it is needed."""
 
     error: _Fault | None = None
-    name: str = ""
+    config: _Config = msgspec.field(default_factory=_Config)
     delivered: _Delivered = msgspec.field(default_factory=_Delivered)
     num_pending: int = 0
 
@@ -95,23 +106,39 @@ class Reach(msgspec.Struct, frozen=True):
     deliver: str
 
 
+class Refusals(msgspec.Struct, frozen=True):
+    """What is told of a consumer that is of no use."""
+
+    setup_failed: ErrorCode
+    requires_flow_control: ErrorCode
+
+
+class _Word(msgspec.Struct, frozen=True):
+    """That the next window may come, and what has come: to be said when a sequence is durable."""
+
+    durable_seq: int
+    subject: bytes
+    headers: bytes
+
+
 class RemoteReader:
     """Brings the messages of a stream elsewhere to a feed; see the module."""
 
-    def __init__(self, feed: Feed, reach: Reach, setup_failed: ErrorCode) -> None:
-        """`setup_failed` is what is told of a consumer that cannot be made."""
+    def __init__(self, feed: Feed, reach: Reach, refusals: Refusals) -> None:
         self._feed = feed
         self._reach = reach
-        self._setup_failed = setup_failed
+        self._refusals = refusals
+        self._named = feed.origin.consumer
         self._loop = feed.stream.host.loop
         self._clock = feed.stream.host.clock
         self._subscriptions: list[Unsubscribe] = []
         self._asked = Start()
         self._delivered_seq = 0
         self._gathered: list[RemoteMessage] = []
-        self._words: list[bytes] = []
+        self._asking: list[bytes] = []
         """Where to publish that the next window may come."""
 
+        self._words: deque[_Word] = deque()
         self._is_begun = False
         """The consumer has been told of, so it is known what its messages are."""
 
@@ -120,6 +147,7 @@ class RemoteReader:
         self._pending = 0
         self._heard_ns = 0
         reach.line.on_connected.append(self._begin_anew)
+        feed.stream.on_durable.append(self._speak)
         self._begin_anew()
 
     def lag(self) -> int:
@@ -133,6 +161,7 @@ class RemoteReader:
     def stop(self) -> None:
         """Bring no more."""
         self._reach.line.on_connected.remove(self._begin_anew)
+        self._feed.stream.on_durable.remove(self._speak)
         self._let_go()
         if self._timer is not None:
             self._timer.cancel()
@@ -140,23 +169,40 @@ class RemoteReader:
     # The consumer
 
     def _set_up(self) -> None:
-        """Ask for a consumer that starts behind what is stored."""
+        """Ask for a consumer that starts behind what is stored, or for the one that is there."""
         self._take()
         self._let_go()
-        name, answer = secrets.token_hex(8), f"_INBOX.{secrets.token_hex(8)}"
-        deliver = f"{self._reach.deliver}.{name}"
         self._asked = self._feed.start()
-        line = self._reach.line
-        self._subscriptions = [
-            line.subscribe(deliver.encode(), self._on_message),
-            line.subscribe(answer.encode(), self._on_answer),
-        ]
-        subject, body = self._request(f"PENSTOCK_{name}", deliver)
-        if not line.publish(subject.encode(), answer.encode(), b"", to_json(body)):
-            self._feed.error = ApiError(self._setup_failed, err="no responders")
+        if self._named is not None:
+            # Where it is not there nobody answers, and one that is made now is to be found soon.
+            self._ask(*self._reset_request(self._named.name))
+            self._wait(FEED_RETRY_S)
+            return
+        name = secrets.token_hex(8)
+        deliver = f"{self._reach.deliver}.{name}"
+        self._listen(deliver)
+        self._ask(*self._request(f"PENSTOCK_{name}", deliver))
         self._wait(REMOTE_ORIGIN_SILENCE_S)
 
-    def _request(self, name: str, deliver: str) -> tuple[str, dict[str, Any]]:
+    def _listen(self, deliver: str) -> None:
+        subscription = self._reach.line.subscribe(deliver.encode(), self._on_message)
+        self._subscriptions.append(subscription)
+
+    def _ask(self, subject: str, headers: bytes, body: bytes) -> None:
+        line, answer = self._reach.line, f"_INBOX.{secrets.token_hex(8)}"
+        self._subscriptions.append(line.subscribe(answer.encode(), self._on_answer))
+        if not line.publish(subject.encode(), answer.encode(), headers, body):
+            self._fail("no responders")
+
+    def _fail(self, reason: str) -> None:
+        self._feed.error = ApiError(self._refusals.setup_failed, err=reason)
+
+    def _reset_request(self, name: str) -> tuple[str, bytes, bytes]:
+        # The origin tells its identity to those who ask for it.
+        headers = with_added(b"", _IDENTITY, b"")
+        return f"{self._reach.api}.CONSUMER.RESET.{self._feed.origin.name}.{name}", headers, b""
+
+    def _request(self, name: str, deliver: str) -> tuple[str, bytes, bytes]:
         origin, patterns = self._feed.origin.name, self._feed.patterns
         config: dict[str, Any] = {
             "name": name,
@@ -182,17 +228,17 @@ class RemoteReader:
             subject += f".{name}.{patterns[0]}"
         elif patterns:
             config["filter_subjects"] = patterns
-        return subject, {"stream_name": origin, "config": config}
+        return subject, b"", to_json({"stream_name": origin, "config": config})
 
     def _on_answer(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
         feed = self._feed
         if headers.startswith(_NO_RESPONDERS):
-            feed.error = ApiError(self._setup_failed, err="no responders")
+            self._fail("no responders")
             return
         try:
             created = msgspec.json.decode(body, type=_Created)
         except msgspec.DecodeError:
-            feed.error = ApiError(self._setup_failed, err="invalid consumer create response")
+            self._fail("invalid consumer create response")
             return
         if created.error is not None:
             fault = created.error
@@ -200,14 +246,21 @@ class RemoteReader:
             feed.error = ApiError(entry, err=fault.description)
             self._wait(FEED_RETRY_S)
             return
+        if self._named is not None and created.config.ack_policy != _ACKED_BY_FLOW_CONTROL:
+            feed.error = ApiError(self._refusals.requires_flow_control)
+            self._wait(FEED_RETRY_S)
+            return
         feed.meet((value_of(headers, _IDENTITY) or b"").decode("utf-8", "replace"))
-        if feed.start() != self._asked:
+        if self._named is None and feed.start() != self._asked:
             # It was made again, and is to be read from its start.
             self._begin_anew()
             return
         feed.error = None
         feed.begin(created.delivered.stream_seq)
         self._is_begun = True
+        if self._named is not None:
+            # Not before: it may have been about to deliver from where it was.
+            self._listen(self._named.deliver_subject)
         if not self._gathered:
             self._pending = created.num_pending
         self._hear()
@@ -221,7 +274,8 @@ class RemoteReader:
         self._is_begun = False
         self._delivered_seq = 0
         self._gathered = []
-        self._words = []
+        self._asking = []
+        self._words.clear()
 
     def _begin_anew(self) -> None:
         # Not at once: a message may be on its way through here.
@@ -252,6 +306,9 @@ class RemoteReader:
             self._begin_anew()
             return
         self._delivered_seq = delivery.delivered_seq
+        if self._gathered and delivery.seq <= self._gathered[-1].seq:
+            # It comes again.
+            return
         self._pending = delivery.pending
         message = RemoteMessage(delivery.seq, delivery.time_ns, subject, headers, body)
         self._gathered.append(message)
@@ -261,7 +318,7 @@ class RemoteReader:
         word = reply or value_of(headers, _STALLED)
         last = value_of(headers, _LAST_DELIVERED)
         if word:
-            self._words.append(word)
+            self._asking.append(word)
             self._take_soon()
         elif last is not None and last != b"%d" % self._delivered_seq:
             self._begin_anew()
@@ -290,6 +347,24 @@ class RemoteReader:
             return
         if not self._pending:
             feed.rest()
-        words, self._words = self._words, []
-        for word in words:
-            self._reach.line.publish(word, None, b"", b"")
+        self._answer()
+
+    def _answer(self) -> None:
+        """Let the next window come: at once, or where it acknowledges when all is durable."""
+        asking, self._asking = self._asking, []
+        durable_seq = 0 if self._named is None else self._feed.stream.store.last_seq
+        for subject in asking:
+            headers = b"NATS/1.0\r\n%b: %d\r\n%b: %d\r\n\r\n" % (
+                _LAST_DELIVERED,
+                self._delivered_seq,
+                _LAST_TAKEN,
+                self._feed.position,
+            )
+            self._words.append(_Word(durable_seq, subject, headers))
+        self._speak()
+
+    def _speak(self) -> None:
+        durable_seq = self._feed.stream.store.durable_seq
+        while self._words and self._words[0].durable_seq <= durable_seq:
+            word = self._words.popleft()
+            self._reach.line.publish(word.subject, None, word.headers, b"")

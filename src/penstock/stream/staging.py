@@ -98,7 +98,7 @@ class Staged:
         if total is None:
             total = counters.total_of(self._stream.store, message.subject)
         counters.apply(message, total)
-        self._publishing.check_size(message)
+        self._publishing.check_counted(message)
         self._totals[message.subject] = total
 
     def _check_sequences(self, message: Message) -> None:

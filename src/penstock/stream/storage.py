@@ -13,6 +13,8 @@ from penstock.clock import Clock
 from penstock.errors import WrongKey
 from penstock.format.damage import Damage
 from penstock.format.envelope import Cipher, Compression, StoreKey
+from penstock.format.sealed_document import DocumentKeys
+from penstock.store.disk_threads import DoneJobs
 from penstock.store.filestore import FileStore
 from penstock.store.interface import CommitCallback, Discard, DurableCallback, StoreConfig
 from penstock.store.memstore import MemoryStore
@@ -40,8 +42,16 @@ class StoragePolicy(msgspec.Struct, frozen=True):
     on_commit: CommitCallback | None = None
     """Told of each commit to the disk."""
 
+    done_jobs: DoneJobs | None = None
+    """Where commits are left that are done; the event loop's, or that of a thread."""
+
     previous_key: StoreKey | None = None
     """What streams may still be encrypted with; such a stream stays with it."""
+
+    @property
+    def document_keys(self) -> DocumentKeys:
+        """What configurations are sealed with."""
+        return DocumentKeys(self.cipher, self.key, self.previous_key)
 
 
 def store_config(config: StreamConfig, policy: StoragePolicy) -> StoreConfig:
@@ -95,6 +105,7 @@ def open_store(
             on_durable=on_durable,
             on_damage=on_damage,
             on_commit=policy.on_commit,
+            done_jobs=policy.done_jobs,
         )
 
     try:

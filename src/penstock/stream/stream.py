@@ -8,14 +8,14 @@ are is the account's business.
 What always holds: an acknowledgement is sent after its message is durable; a configuration is on
 stable storage before anybody is told that it is in force.
 
-One thread: the event loop's. The store commits on a thread of its own and tells the loop.
+One thread: the event loop's. The store's commits are on the disk meanwhile, and end in the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from penstock.clock import Clock
 from penstock.documents.encoding import to_json
@@ -36,6 +36,8 @@ from penstock.stream.storage import StoragePolicy, open_store, store_config
 from penstock.stream.storage_room import StorageRoom
 from penstock.subjects import SubjectFilter
 
+R = TypeVar("R")
+
 
 class StreamHost(Protocol):
     """What a stream needs of the server that it is part of."""
@@ -52,6 +54,11 @@ class StreamHost(Protocol):
         """The event loop that owns every stream."""
         ...
 
+    @property
+    def payload_bytes_max(self) -> int:
+        """The largest message that clients may publish."""
+        ...
+
     def bytes_left(self, storage: StorageType) -> int:
         """Tell how much more all streams of a kind may store."""
         ...
@@ -62,6 +69,10 @@ class StreamHost(Protocol):
 
     def advise(self, sublist: Sublist, subject: str, kind: str, fields: Mapping[str, Any]) -> None:
         """Tell whoever listens on `$JS.EVENT.<subject>`; `kind` is the type behind its prefix."""
+        ...
+
+    def out_of_storage(self, stream: str) -> None:
+        """Tell whoever watches the server that its disk is full: a stream takes no more."""
         ...
 
 
@@ -95,6 +106,12 @@ class Stream:
         """Tells what account and server have left for it."""
 
         self.takers: list[Taker] = []
+        self.tells_first_seq = config.first_seq > 0
+        """Whether it tells its first sequence even before it has had a message."""
+
+        self.last_skip_ns = 0
+        """When a message last came that nobody wanted, since the stream was opened."""
+
         self.is_caught_up = True
         """False for a mirror until it has had all that its origin has, once since it was opened."""
 
@@ -166,10 +183,13 @@ class Stream:
         self.store.stop()
         self.ingest.release(self.store.durable_seq)
 
-    def delete(self) -> None:
-        """Remove the stream and everything in it."""
+    def leave(self) -> None:
+        """Take no more messages, and have no consumers any more: the stream is to be removed."""
         self._leave()
         self.consumers.remove()
+
+    def remove(self) -> None:
+        """Remove what is on the disk of a stream that was left. Any thread."""
         if self.config.storage is StorageType.FILE:
             # From here on a restart would go on with the removal.
             self.folder.begin_removal()
@@ -185,9 +205,7 @@ class Stream:
             self._expiry.cancel()
 
     def update(self, config: StreamConfig) -> None:
-        """Go over to another configuration, which was checked."""
-        if config.storage is StorageType.FILE:
-            self.folder.write(config, self.created)
+        """Go over to another configuration, which was checked and is on the disk."""
         subjects_differ = config.subjects != self.config.subjects
         self.config = config
         self.store.update_config(store_config(config, self.host.policy))
@@ -215,29 +233,49 @@ class Stream:
     def purge(self, subjects: SubjectFilter | None, *, seq: int = 0, keep: int = 0) -> int:
         """Remove the wanted messages below `seq` (0: all) but the newest `keep`; give how many.
 
-        Where all are wanted, the stream goes on with `seq` even if that is still to come.
+        Where all are wanted, the stream goes on with `seq` even if that is still to come. They may
+        come back after a power cut, until `make_durable` was waited for.
         """
         self.ingest.finish_batch()
         if seq > 1 and (subjects is None or subjects.everything):
-            purged = self.store.compact(seq)
+            purged = self.store.compact(seq, durable=False)
         else:
-            purged = self.store.purge(subjects, seq=seq, keep=keep)
-        self.consumers.on_purged()
+            purged = self.store.purge(subjects, seq=seq, keep=keep, durable=False)
+        if (subjects is None or subjects.everything) and not seq and not keep:
+            self.tells_first_seq = True
+        self.consumers.on_purged(subjects)
         return purged
 
-    def remove_message(self, seq: int, *, erase: bool) -> bool:
+    async def make_durable(self) -> None:
+        """All that was changed so far is on stable storage when this returns."""
+        await self._off_loop(self.store.flush)
+
+    async def remove_message(self, seq: int, *, erase: bool) -> bool:
         """Remove a message, and overwrite its bytes if so asked; False where there is none."""
         self.ingest.finish_batch()
-        removed = self.store.erase(seq) if erase else self.store.remove(seq)
+        if erase:
+            removed = await self._off_loop(lambda: self.store.erase(seq))
+        else:
+            removed = self.store.remove(seq)
         self.consumers.on_removed(seq)
         return removed
 
+    async def _off_loop(self, work: Callable[[], R]) -> R:
+        """Have something done that waits for the disk, while the loop goes on."""
+        if self.config.storage is StorageType.MEMORY:
+            return work()
+        return await self.host.loop.run_in_executor(None, work)
+
     def _committed(self, durable_seq: int) -> None:
-        # In the committer's thread, or in the loop's where the store is memory.
+        # In the loop's thread as a rule; in another's that commits or waits for a commit.
         self._durable_seq = durable_seq
         if not self._is_release_due:
             self._is_release_due = True
-            self.host.loop.call_soon_threadsafe(self._release)
+            loop = self.host.loop
+            if asyncio._get_running_loop() is loop:
+                loop.call_soon(self._release)
+            else:
+                loop.call_soon_threadsafe(self._release)
 
     def _release(self) -> None:
         self._is_release_due = False

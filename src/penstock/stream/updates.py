@@ -25,7 +25,7 @@ from penstock.stream.config import (
     StreamConfigRequest,
 )
 from penstock.stream.rules import invalid
-from penstock.stream.validation import checked_config
+from penstock.stream.validation import check_counter, checked_config
 from penstock.stream.versioning import with_required_level
 
 
@@ -65,6 +65,8 @@ def checked_update(
     config = with_required_level(config)
     if not server.is_clustered and config.num_replicas > 1:
         raise ApiError(error_codes.STREAM_REPLICAS_NOT_SUPPORTED)
+    # Once more: markers may have brought times to live, which a new stream gets away with.
+    check_counter(config)
     _check_lasting(old, config)
     if config.sealed:
         config = _sealed(config)

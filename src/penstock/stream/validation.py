@@ -140,7 +140,7 @@ def _default_window_ns(age_ns_max: int, window_ns_max: int, pedantic: bool) -> i
 def _with_message_features(config: StreamConfig, pedantic: bool) -> StreamConfig:
     if config.deny_purge and config.allow_rollup_hdrs:
         raise invalid("roll-ups require the purge permission")
-    _check_counter(config)
+    check_counter(config)
     check_discard_new_per_subject(config)
     config = _with_markers(config, pedantic)
     config = _with_schedules(config, pedantic)
@@ -148,7 +148,8 @@ def _with_message_features(config: StreamConfig, pedantic: bool) -> StreamConfig
     return config
 
 
-def _check_counter(config: StreamConfig) -> None:
+def check_counter(config: StreamConfig) -> None:
+    """Refuse a stream of counters that is to do what counters cannot."""
     if not config.allow_msg_counter:
         return
     if config.discard is DiscardPolicy.NEW:

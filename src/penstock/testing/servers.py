@@ -24,7 +24,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import sysconfig
 import tempfile
 import threading
@@ -37,6 +36,7 @@ from typing import Final, Self
 import uvloop
 
 import penstock
+from penstock.bench.servers import LISTENING, OURS
 from penstock.errors import UsageError
 from penstock.server.embedded import EmbeddedServer
 
@@ -49,7 +49,6 @@ WAIT_S: Final = 60.0
 """The longest wait for anything: on busy cores a server may take its time to start."""
 
 _PREFIX = re.compile(r"^\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} ")
-_LISTENING = re.compile(r"Listening for client connections on .*:(\d+)")
 _MONITORING = re.compile(r"Starting (https?) monitor on (.*:\d+)")
 _RELOADED = ("Reloaded server configuration", "Failed to reload")
 
@@ -67,7 +66,7 @@ def command_of(kind: str) -> list[str]:
     """Give the command that runs a kind of server."""
     if kind == REFERENCE:
         return [find_reference()]
-    return [sys.executable, "-m", "penstock.server.main"]
+    return [*OURS]
 
 
 def environ() -> dict[str, str]:
@@ -190,7 +189,7 @@ class ServerProcess:
     def port(self) -> int:
         """The port for clients, once the server is ready."""
         self.wait_for("Server is ready")
-        found = _LISTENING.search(self.log)
+        found = LISTENING.search(self.log)
         assert found is not None, self.log
         return int(found[1])
 

@@ -1,0 +1,312 @@
+"""What accounts share: streams and services that one exports and another imports.
+
+An import of a *stream* gives each subscription here a shadow in the account that exports, under the
+name that the subject has there; messages go from the shadow to the subscription. So whoever
+publishes there sees whether anybody listens.
+
+An import of a *service* listens here and asks there. A request gets a reply subject of its own
+there, `_R_.…`, and what is answered to it goes to the requester, who is named to the service in a
+header. The answer ends it, or an empty one where there may be several, or that nobody took it, or
+the time that the export gives.
+
+What always holds: nothing passes that no export allows (the configuration was checked), and what
+waits for answers is bounded.
+
+Built and rebuilt by the server. One thread: the event loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.config.options_accounts import AccountOptions
+from penstock.config.options_sharing import ExportOptions, ImportOptions
+from penstock.documents.encoding import to_json
+from penstock.limits import SERVICE_ANSWERS_MAX
+from penstock.net.connection import Connection
+from penstock.routing.hub import Service, Shadow
+from penstock.routing.interest import ignore, observe
+from penstock.routing.naming import Naming
+from penstock.routing.sublist import Sublist, Subscription
+from penstock.server.client_info import client_info
+from penstock.stream.headers import with_added, without
+from penstock.subjects import is_subset
+
+if TYPE_CHECKING:
+    from penstock.server.server import Server
+
+_API_PREFIX: Final = b"$JS.API."
+_REQUEST_INFO: Final = b"Nats-Request-Info"
+_ACK_PREFIX: Final = b"$JS.ACK."
+_REPLY_PREFIX: Final = b"_R_."
+_ANSWER_NS_DEFAULT: Final = 120 * 10**9
+_DIGITS: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+class Sharing:
+    """All imports of a server; see the module."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._imports: list[StreamImport | ServiceImport] = []
+        self._applied: Mapping[str, tuple[Any, Any]] = {}
+
+    def apply(self, accounts: Mapping[str, AccountOptions]) -> None:
+        """Take over what accounts import; what did not change goes on undisturbed."""
+        wanted = {name: (each.exports, each.imports) for name, each in accounts.items()}
+        if wanted == self._applied:
+            return
+        self.close()
+        self._applied = wanted
+        for name, options in accounts.items():
+            for taken in options.imports:
+                self._start(name, taken, accounts)
+
+    def _start(self, name: str, taken: ImportOptions, accounts: Mapping[str, Any]) -> None:
+        known = self.server.identities.accounts
+        here, there = known.find(name), known.find(taken.account)
+        offered = accounts.get(taken.account)
+        if here is None or there is None or offered is None:
+            return
+        if taken.kind == "stream":
+            self._imports.append(StreamImport(here, there, taken))
+        else:
+            export = _export_of(taken, offered.exports)
+            self._imports.append(ServiceImport(self.server, here, there, taken, export))
+
+    def asks_elsewhere(self, account: str, subject: str) -> bool:
+        """Tell whether another account answers to a subject of this one."""
+        services = (each for each in self._imports if isinstance(each, ServiceImport))
+        return any(each.is_of(account) and each.takes(subject) for each in services)
+
+    def close(self) -> None:
+        """Let nothing pass any more."""
+        for each in self._imports:
+            each.close()
+        self._imports = []
+        self._applied = {}
+
+
+class StreamImport:
+    """Messages of another account, for those who subscribe here."""
+
+    def __init__(self, here: Any, there: Any, taken: ImportOptions) -> None:
+        self._here: Sublist = here.sublist
+        self._there: Sublist = there.sublist
+        prefix = f"{taken.prefix.removesuffix('.')}.{taken.subject}" if taken.prefix else ""
+        self._naming = Naming(taken.subject, prefix or taken.to)
+        self._shadows: dict[Subscription, Subscription] = {}
+        for subscription in list(self._here.subscriptions()):
+            self._observe(subscription)
+        observe(self._here, self._observe)
+
+    def close(self) -> None:
+        """Take all shadows away."""
+        ignore(self._here, self._observe)
+        for shadow in self._shadows.values():
+            self._there.remove(shadow)
+        self._shadows.clear()
+
+    def _observe(self, subscription: Subscription) -> None:
+        if subscription.closed:
+            shadow = self._shadows.pop(subscription, None)
+            if shadow is not None:
+                self._there.remove(shadow)
+            return
+        pattern = self._naming.overlap(subscription.subject)
+        if pattern is None or not _wants_messages(subscription):
+            return
+        receiver = Shadow(subscription, None if self._naming.is_same else self._naming.here)
+        shadow = Subscription(receiver, pattern, subscription.sid, subscription.queue)
+        self._shadows[subscription] = shadow
+        self._there.insert(shadow)
+
+
+class _Asking(Service):
+    """Whoever asks or answers between accounts: what it is given is for services alone."""
+
+
+def _wants_messages(subscription: Subscription) -> bool:
+    # Messages of an imported stream are no requests, neither to an import nor to JetStream, and
+    # they do not go on to a third account.
+    receiver = subscription.receiver
+    if isinstance(receiver, _Asking | Shadow):
+        return False
+    return not (isinstance(receiver, Service) and subscription.subject.startswith(_API_PREFIX))
+
+
+class ServiceImport:
+    """Requests of this account, for those who answer in another."""
+
+    def __init__(
+        self, server: Server, here: Any, there: Any, taken: ImportOptions, export: ExportOptions
+    ) -> None:
+        self._server = server
+        self._here, self._there = here, there
+        self._shares_client = taken.share
+        self._naming = Naming(taken.subject, taken.to)
+        self._is_asking = False
+        self._answers = Answers(
+            server,
+            is_single=export.response_type == "single",
+            wait_ns=export.response_threshold_ns or _ANSWER_NS_DEFAULT,
+        )
+        self._subscription = Subscription(_Asking(self._asked), self._naming.pattern, b"1")
+        here.sublist.insert(self._subscription)
+
+    def is_of(self, account: str) -> bool:
+        """Tell whether it is an import of an account."""
+        return bool(self._here.name == account)
+
+    def takes(self, subject: str) -> bool:
+        """Tell whether requests to a subject, or to all of a pattern, go this way."""
+        return is_subset(subject.encode(), self._naming.pattern)
+
+    def close(self) -> None:
+        """Ask no more, and wait for no answer."""
+        self._here.sublist.remove(self._subscription)
+        self._answers.close()
+
+    def _asked(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> bool:
+        if self._is_asking:
+            # It came back to where it started.
+            return False
+        target = self._naming.there(subject)
+        if self._there.mappings is not None:
+            target = self._there.mappings.map(target)
+        answer = None
+        if reply is not None and not reply.startswith(_ACK_PREFIX):
+            answer = self._answers.expect(self._there, self._here, reply)
+            reply = answer.subject
+        self._is_asking = True
+        try:
+            taken = self._server.hub.pass_on(
+                self._there.sublist, target, target, reply, self._introduced(headers), body
+            )
+        finally:
+            self._is_asking = False
+        if not taken and answer is not None:
+            self._answers.end(answer)
+        return taken > 0
+
+    def _introduced(self, headers: bytes) -> bytes:
+        client = self._server.hub.publisher
+        headers = without(headers, _REQUEST_INFO) if headers else headers
+        if not isinstance(client, Connection) or client.identity is None:
+            return headers
+        fields: dict[str, Any] = {"acc": client.identity.account_name}
+        if self._here.name != client.identity.account_name:
+            fields["svc"] = self._here.name
+        fields["rtt"] = client.rtt_ns
+        if self._shares_client:
+            account = client.identity.account_name
+            fields = client_info(client, self._server.name, account=account) | fields
+        return with_added(headers, _REQUEST_INFO, to_json(fields))
+
+
+class Answer:
+    """One requester that waits: where the answer comes, and where it is to go."""
+
+    __slots__ = ("from_sublist", "reply", "subject", "subscription", "to", "used_ns")
+
+    def __init__(self, from_sublist: Sublist, to: Any, reply: bytes, subject: bytes) -> None:
+        self.from_sublist = from_sublist
+        self.to = to
+        self.reply = reply
+        self.subject = subject
+        self.subscription: Subscription | None = None
+        self.used_ns = 0
+
+
+class Answers:
+    """The requesters of one import, the one that has waited longest first."""
+
+    def __init__(self, server: Server, *, is_single: bool, wait_ns: int) -> None:
+        self._server = server
+        self._is_single = is_single
+        self._wait_ns = wait_ns
+        self._waiting: OrderedDict[bytes, Answer] = OrderedDict()
+        self._timer: asyncio.TimerHandle | None = None
+        self._prefix = _REPLY_PREFIX + self._token(6) + b"."
+
+    def expect(self, there: Any, here: Any, reply: bytes) -> Answer:
+        """Give a subject of the account `there` whose messages go to `reply` in `here`."""
+        if len(self._waiting) >= SERVICE_ANSWERS_MAX:
+            self.end(next(iter(self._waiting.values())))
+        answer = Answer(there.sublist, here, reply, self._prefix + self._token(12))
+        answer.used_ns = self._server.clock.monotonic_ns()
+
+        def answered(subject: bytes, back: bytes | None, headers: bytes, body: bytes) -> bool:
+            return self._answered(answer, there, subject, back, headers, body)
+
+        answer.subscription = Subscription(_Asking(answered), answer.subject, b"1")
+        answer.from_sublist.insert(answer.subscription)
+        self._waiting[answer.subject] = answer
+        if self._timer is None:
+            self.sweep()
+        return answer
+
+    def end(self, answer: Answer) -> None:
+        """Wait for it no more."""
+        self._waiting.pop(answer.subject, None)
+        if answer.subscription is not None:
+            answer.from_sublist.remove(answer.subscription)
+
+    def close(self) -> None:
+        """Wait for none."""
+        for answer in list(self._waiting.values()):
+            self.end(answer)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _answered(
+        self,
+        answer: Answer,
+        there: Any,
+        subject: bytes,
+        back: bytes | None,
+        headers: bytes,
+        body: bytes,
+    ) -> bool:
+        # A consumer's messages come here, too, and keep the subject that they were stored under.
+        shown = answer.reply if subject == answer.subject else subject
+        if back is not None and not back.startswith(_ACK_PREFIX):
+            back = self.expect(answer.to, there, back).subject
+        taken = self._server.hub.pass_on(
+            answer.to.sublist, answer.reply, shown, back, headers, body
+        )
+        if not taken or self._is_single or not (headers or body):
+            self.end(answer)
+        elif answer.subject in self._waiting:
+            answer.used_ns = self._server.clock.monotonic_ns()
+            self._waiting.move_to_end(answer.subject)
+        return taken > 0
+
+    def sweep(self) -> None:
+        """Give up those whose time is up, and look again when the next one's is."""
+        self._timer = None
+        now_ns = self._server.clock.monotonic_ns()
+        while self._waiting:
+            answer = next(iter(self._waiting.values()))
+            left_ns = answer.used_ns + self._wait_ns - now_ns
+            if left_ns > 0:
+                self._timer = self._server.loop.call_later(left_ns / 1e9, self.sweep)
+                return
+            self.end(answer)
+
+    def _token(self, size: int) -> bytes:
+        return bytes(_DIGITS[byte % len(_DIGITS)] for byte in self._server.random_bytes(size))
+
+
+def _export_of(taken: ImportOptions, exports: tuple[ExportOptions, ...]) -> ExportOptions:
+    services = [each for each in exports if each.kind == "service"]
+    for each in services:
+        if each.subject == taken.subject:
+            return each
+    return next(
+        each for each in services if is_subset(taken.subject.encode(), each.subject.encode())
+    )

@@ -1,0 +1,45 @@
+"""Steps of a commit that do nothing, for tests that mean some of them."""
+
+from __future__ import annotations
+
+from penstock.store.committer import Batch
+from penstock.store.disk_threads import DiskJob, DoneJobs
+
+
+class IdleSteps:
+    """There is never anything to commit; errors are kept."""
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+
+    def take(self) -> Batch | None:
+        """Find nothing."""
+        return None
+
+    def done_jobs(self) -> DoneJobs:
+        """Have some that nobody reaps."""
+        return DoneJobs()
+
+    def job(self, batch: Batch) -> DiskJob | None:
+        """Leave it to `write`."""
+        return None
+
+    def write(self, batch: Batch) -> None:
+        """Write nothing."""
+
+    def written(self, batch: Batch, job: DiskJob) -> None:
+        """Look whether the job has failed."""
+        job.check()
+
+    def finish(self, batch: Batch) -> None:
+        """Tell nobody."""
+
+    def mark(self, batch: Batch) -> None:
+        """Mark nothing."""
+
+    def after(self) -> None:
+        """Hand out nothing."""
+
+    def fail(self, error: BaseException) -> None:
+        """Keep the error."""
+        self.errors.append(error)

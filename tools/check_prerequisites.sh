@@ -40,4 +40,8 @@ if [[ ! -f $headers/Python.h ]]; then
     lacking "Python's headers ($headers/Python.h)" "apt-get install -y python$version-dev"
 fi
 
+if ! command -v java >/dev/null && [[ ! -x ${JAVA_HOME:-}/bin/java ]]; then
+    lacking "Java 17 or newer, which Spark runs on" "apt-get install -y openjdk-17-jre-headless"
+fi
+
 exit "$missing"

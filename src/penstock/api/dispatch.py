@@ -14,6 +14,7 @@ One thread: the event loop's.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from inspect import iscoroutinefunction
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -224,7 +225,7 @@ def answer(endpoint: Endpoint, call: Call) -> Answer | Coroutine[Any, Any, Answe
     try:
         _check(call)
         fields = endpoint.handle(call)
-    except (PenstockError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - a fault of ours is answered too, and told
         return _refused(endpoint, call, error)
     if isinstance(fields, Coroutine):
         return _answer_later(endpoint, call, fields)
@@ -236,14 +237,16 @@ async def _answer_later(
 ) -> Answer | None:
     try:
         fields = await work
-    except (PenstockError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - as above
         return _refused(endpoint, call, error)
     return _answered(endpoint, call, fields)
 
 
 def _refused(endpoint: Endpoint, call: Call, error: Exception) -> Answer:
     if not isinstance(error, ApiError):
-        call.service.log("ERR", f"JetStream API {call.subject}: {error}")
+        is_foreseen = isinstance(error, PenstockError | OSError)
+        told = str(error) if is_foreseen else "".join(traceback.format_exception(error))
+        call.service.log("ERR", f"JetStream API {call.subject}: {told}")
         error = ApiError(error_codes.STREAM_GENERAL_ERROR, err=str(error))
     return Answer(refusal(endpoint.kind, error), has_failed=True, is_told=True)
 

@@ -189,10 +189,10 @@ class StreamFolder(msgspec.Struct, frozen=True):
         if not self.files.is_dir(self.path):
             return
         # What says that it is removed goes last.
-        for name in sorted(self.files.list_names(self.path), key=REMOVED_NAME.__eq__):
+        for name in self.files.list_names(self.path):
             inner = os.path.join(self.path, name)
             if self.files.is_dir(inner):
                 remove_tree(self.files, inner)
-            else:
+            elif name != REMOVED_NAME:
                 self.files.unlink(inner)
-        self.files.remove_dir(self.path)
+        remove_tree(self.files, self.path)

@@ -5,8 +5,8 @@ consumers with a pull each, all of which get it. The time goes from the publish 
 one process that does both; nothing else is under way meanwhile. Ours delivers what is on stable
 storage: a message that was delivered and then lost with the power would leave another one under its
 sequence, which its consumer would pass over. What it must hold out against is a nats-server with
-`sync_interval: always`, and any on streams in memory; the default, which syncs every two minutes, is
-shown besides.
+`sync_interval: always`, and any on streams in memory; the default, which syncs every two minutes,
+is shown besides.
 """
 
 from __future__ import annotations

@@ -135,6 +135,7 @@ def test_truncations_and_resets_among_writers_end_and_leave_a_whole_store(tmp_pa
     crowd.add(lambda _: store.checkpoint())
     crowd.add(lambda random: store.reset() if random.random() < 0.1 else store.reclaim())
     crowd.run(leaders=2)
+    store.flush()
     state = store.state()
     store.stop()
 

@@ -40,18 +40,21 @@ KEY = StoreKey(b"correct horse battery staple")
 
 
 class Written:
-    """A store that was filled, thinned out and stopped; read by many tests, changed by none."""
+    """What a store wrote, its last block being unfinished; read by many tests, changed by none."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        with open_store(path) as store:
+        self.path = path / "store"
+        # When it stops it would finish the last block: what it has written is copied before.
+        with open_store(path / "writing") as store:
             fill(store, 300)
             for seq in (1, 2, 50, 51, 52, 120, 299):
                 store.remove(seq)
             store.erase(75)
             store.skip(10)
             fill(store, 20, start=300)
+            store.flush()
             self.messages = contents(store)
+            shutil.copytree(path / "writing", self.path)
 
     def copy(self, to: Path) -> Path:
         return Path(shutil.copytree(self.path, to / "copy"))

@@ -41,6 +41,9 @@ from penstock.subjects import SubjectFilter
 SEQ_MAX = 2**64 - 1
 TIME_MIN = -(2**63)
 TIME_MAX = 2**63 - 1
+LOOKS_MAX = 8
+"""How often a directory is listed again that has new blocks each time."""
+
 PICKED_PART = 8
 """A filter that wants one message of these many, or fewer, has them picked out by the index."""
 
@@ -164,10 +167,14 @@ class StreamReader:
     def _take_stock(self) -> None:
         # Beside a writer blocks come and go. A tombstone may have moved on into a block that was
         # not listed yet, and a block that was the last may have been finished: so it is looked
-        # again until no new block has appeared.
+        # again until no new block has appeared. A writer that makes blocks faster than they are
+        # looked at does not hold us for ever: what came last is then for the next reader.
         listed: set[int] = set()
         found: dict[int, _Found] = {}
-        while not listed.issuperset(numbers := self._block_numbers()):
+        for _ in range(LOOKS_MAX):
+            numbers = self._block_numbers()
+            if listed.issuperset(numbers):
+                break
             listed.update(numbers)
             for number in numbers:
                 if number not in found or not found[number].sealed:

@@ -151,7 +151,8 @@ cdef class Commits:
             ledger.reclaimable = False
             if engine.unsealed_index:
                 seals = any([
-                    block.active not in engine.unwritten for block in engine.unsealed_index
+                    block.active not in engine.unwritten and not engine.disk.holds(block.active)
+                    for block in engine.unsealed_index
                 ])
         if seals:
             engine.background.submit(engine.write_due_indexes)

@@ -52,6 +52,10 @@ class DiskWriter:
         """Whether something that is written waits for its sync."""
         return bool(self._unsynced)
 
+    def holds(self, active: ActiveBlock) -> bool:
+        """Tell whether a block's file is still needed, for its sync; any thread."""
+        return active in self._unsynced
+
     def sync_is_due(self, ticket: int, interval_ns: int) -> bool:
         """Tell whether something waits for its sync no longer."""
         return bool(

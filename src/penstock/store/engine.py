@@ -490,7 +490,11 @@ class Engine:
     def write_due_indexes(self) -> None:
         """Write the index files of sealed blocks whose bytes are all on disk."""
         with self.lock:
-            due = [block for block in self.unsealed_index if block.active not in self.unwritten]
+            due = [
+                block
+                for block in self.unsealed_index
+                if block.active not in self.unwritten and not self.disk.holds(writing(block))
+            ]
         for block in due:
             # One at a time, and only those: whoever waits to rewrite blocks or to take stock of
             # them must come in between, also when blocks fill faster than they can be sealed.

@@ -47,7 +47,8 @@ PRINTED = {
         "b'orders.eu.placed' b'orders.eu.paid'",
         "[b'300', b'320', b'340']",
         "1000000",
-        "[1, 2]",
+        "1 of the copy",
+        "2 of the copy",
     ],
     "docs/consumers.md": [
         "1 b'0'",

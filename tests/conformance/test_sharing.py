@@ -229,7 +229,9 @@ def messages_are_pulled_from_another_account(all_: Company) -> object:
     _until(all_, "b", b"consumer_create_response")
     all_.say("b", "PUB in.1 my.box 3", "one")
     acknowledged = _until(all_, "b", b'"seq":1')
-    all_.say("b", "PUB in.2 3", "two")
+    # Acknowledged too, so that a pull that does not wait finds it.
+    all_.say("b", "PUB in.2 my.box 3", "two")
+    _until(all_, "b", b'"seq":2')
     asked = json.dumps({"batch": 3, "no_wait": True})
     all_.say("b", f"PUB far.CONSUMER.MSG.NEXT.S.c my.box {len(asked)}", asked)
     pulled = _until(all_, "b", b"404 No Messages", b"408 Requests Pending")

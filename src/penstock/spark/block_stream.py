@@ -158,13 +158,17 @@ def _end_within(reader: StreamReader, block: BlockInfo, begin: int, rows: int) -
 
 
 def _first_seq(reader: StreamReader) -> int:
-    # The first that may still be there; what was removed before it was removed on purpose.
-    first = reader.blocks[0].base_seq if reader.blocks else 1
-    for low, high in reader.removed.ranges_between(first, reader.last_seq):
-        if low > first:
-            break
-        first = high + 1
-    return first
+    # The first message that is still there; one behind the last for none.
+    for block in reader.blocks:
+        index = reader.load_index(block.number)
+        ordinal = 0
+        while ordinal < index.count:
+            seq = index.entry(ordinal)[0]
+            removed = next(reader.removed.ranges_between(seq, block.last_seq), (seq + 1, 0))
+            if removed[0] > seq:
+                return seq
+            ordinal = index.first_ordinal_from(removed[1] + 1)
+    return reader.last_seq + 1
 
 
 def _identity(reader: StreamReader) -> str:

@@ -22,7 +22,8 @@ from pyspark.sql.streaming.datasource import (
 
 from penstock.errors import UsageError
 from penstock.format.block import decode_block_header
-from penstock.format.reader import BlockInfo, StreamReader
+from penstock.format.block_index import BlockIndex
+from penstock.format.reader import StreamReader
 from penstock.spark.block_scan import StretchPartition, scan
 from penstock.spark.block_settings import Settings, plan_of
 from penstock.spark.positions import Position, check_stream, decode, encode
@@ -124,37 +125,37 @@ def end_of_rows(reader: StreamReader, begin: int, rows: int) -> int:
     for block in reader.blocks:
         if block.last_seq < begin or not block.count:
             continue
-        if block.base_seq >= begin:
-            live = block.count - reader.removed.count_between(block.base_seq, block.last_seq)
-            if live <= rows:
-                rows -= max(live, 0)
-                end = block.last_seq + 1
-                continue
-        end, rows = _end_within(reader, block, max(begin, block.base_seq), rows)
-        if not rows:
-            return end
+        first, behind = max(begin, block.base_seq), block.last_seq + 1
+        index = reader.load_index(block.number)
+        live = _count_live(reader, index, first, behind)
+        if live > rows:
+            return _end_within(reader, index, (first, behind), rows)
+        rows -= live
+        end = behind
     return end
 
 
-def _end_within(reader: StreamReader, block: BlockInfo, begin: int, rows: int) -> tuple[int, int]:
+def _count_live(reader: StreamReader, index: BlockIndex, first: int, end: int) -> int:
+    # A rewritten block has no entries any more of what was removed from it.
+    ordinal = index.first_ordinal_from
+    removed = sum(
+        ordinal(high + 1) - ordinal(low)
+        for low, high in reader.removed.ranges_between(first, end - 1)
+    )
+    return ordinal(end) - ordinal(first) - removed
+
+
+def _end_within(reader: StreamReader, index: BlockIndex, bounds: tuple[int, int], rows: int) -> int:
     # Halving: how many live messages there are up to a sequence only grows with it.
-    index = reader.load_index(block.number)
-    before = index.first_ordinal_from(begin)
-
-    def live_below(seq: int) -> int:
-        entries = index.first_ordinal_from(seq) - before
-        return entries - (reader.removed.count_between(begin, seq - 1) if seq > begin else 0)
-
-    low, high = begin, block.last_seq + 1
-    if live_below(high) <= rows:
-        return high, rows - live_below(high)
+    first, _ = bounds
+    low, high = bounds
     while low + 1 < high:
         middle = (low + high) // 2
-        if live_below(middle) < rows:
+        if _count_live(reader, index, first, middle) < rows:
             low = middle
         else:
             high = middle
-    return high, 0
+    return high
 
 
 def _first_seq(reader: StreamReader) -> int:

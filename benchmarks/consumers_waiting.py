@@ -167,7 +167,7 @@ def _one_rows(waiting: dict[str, Waiting], sizes: Sizes, where: str) -> list[Row
             "consumers-waiting",
             f"one message at {sizes.waiting_pulls:,} waiting pulls of a consumer{where}: p99, of"
             f" {name}",
-            ratio(samples[ours], samples[name]),
+            percentile(times_us[ours], 99) / percentile(times_us[name], 99),
             "x",
             None if name == REFERENCE and not where else at_most(1),
             f"{shown[ours]}; {name} {shown[name]}; {len(times_us[ours]):,} messages",

@@ -462,14 +462,26 @@ def test_an_upgrade_must_come_in_time(pair_with: PairWith, sent: bytes) -> None:
 
 def test_one_client_too_many_is_told_so_after_its_upgrade(fresh: Fresh) -> None:
     heard = []
-    for server in fresh("max_connections: 1\n" + listening()):
+    # The real server at times says nothing at all to such a client, and is asked again.
+    for server, tries in zip(fresh("max_connections: 1\n" + listening()), (5, 1), strict=True):
         first = RawWebSocket(websocket_port(server))
         assert first.upgrade(upgrade_request())
         first.read_until(b"INFO")
-        heard.append(converse(websocket_port(server), ends=True))
+        heard.append(first_answer(server, tries))
         first.close()
 
     assert_same(*heard)
+
+
+def first_answer(server: ServerProcess, tries: int) -> Heard:
+    """Give what a client hears that is asked to leave, of the first try that is answered."""
+    while True:
+        tries -= 1
+        try:
+            return converse(websocket_port(server), ends=True)
+        except AssertionError:
+            if not tries:
+                raise
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock.spark
+from penstock.testing.servers import BOTH, server_process
 
 
 @pytest.fixture(autouse=True)
@@ -44,3 +45,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     penstock.spark.register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Give the address of our server, and of the real one."""
+    folder = tmp_path_factory.mktemp("streams")
+    with server_process(request.param, store_dir=folder) as server:
+        yield server.url

@@ -163,6 +163,13 @@ def test_a_wrong_option_is_named_before_any_work(
     assert reason in str(refused.value)
 
 
+def test_a_batch_cannot_begin_at_the_end(spark: SparkSession, tmp_path: Path) -> None:
+    make_store(tmp_path)
+
+    with pytest.raises(PySparkException, match="for following"):
+        load(spark, tmp_path, startingOffsets="latest").count()
+
+
 def test_a_folder_that_is_not_there_is_told(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PySparkException, match="no such folder"):
         load(spark, tmp_path / "none")

@@ -14,15 +14,8 @@ from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import RefusedByServer, UsageError
 from penstock.spark.sink import column_bytes, header_block
-from penstock.testing.servers import BOTH, server_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module", params=BOTH)
-def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with server_process(request.param, store_dir=tmp_path_factory.mktemp("s")) as server:
-        yield server.url
 
 
 @pytest.fixture

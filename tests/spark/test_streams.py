@@ -12,18 +12,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
-from penstock.testing.servers import BOTH, server_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 COUNT = 1000
-
-
-@pytest.fixture(scope="module", params=BOTH)
-def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("streams")
-    with server_process(request.param, store_dir=folder) as server:
-        yield server.url
 
 
 @pytest.fixture

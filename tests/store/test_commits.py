@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import select
 import threading
 from collections.abc import Callable
@@ -11,6 +13,7 @@ import pytest
 
 from penstock.errors import StoreReadOnly
 from penstock.limits import COMMIT_THREADS_MAX, UPKEEP_THREADS_MAX
+from penstock.store import committing
 from penstock.store.disk_threads import DoneJobs
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
@@ -190,4 +193,23 @@ def test_an_interval_may_be_set_later_and_taken_back(tmp_path: Path) -> None:
 
     assert waited_before
     assert not store._engine.disk.awaits_sync
+    store.stop()
+
+
+def test_a_process_without_descriptors_makes_the_store_read_only_and_hangs_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileStore.open(str(tmp_path / "s"))
+    store.store(b"a", b"", b"first")
+    store.flush()
+
+    def no_descriptor_left() -> DoneJobs:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(committing, "reaped_by_thread", no_descriptor_left)
+    store.store(b"a", b"", b"second")
+
+    with pytest.raises(StoreReadOnly, match="Too many open files"):
+        store.flush()
+    assert store.durable_seq == 1
     store.stop()

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from penstock.errors import UsageError
 from penstock.spark.block_scan import StretchPartition, scan
 from penstock.spark.block_settings import FORMAT, Settings, plan, read_settings
 from penstock.spark.block_stream import BlockStreamReader
@@ -55,7 +56,10 @@ class BlockSource(DataSource):
 
     def reader(self, schema: StructType) -> BlockReader:
         """Give what reads the directory once."""
-        return BlockReader(read_settings(self.options), requested(schema, BLOCK_COLUMNS))
+        settings = read_settings(self.options)
+        if settings.starts_at_end:
+            raise UsageError(f"{FORMAT}: startingOffsets=latest is for following a directory")
+        return BlockReader(settings, requested(schema, BLOCK_COLUMNS))
 
     def streamReader(self, schema: StructType) -> BlockStreamReader:  # noqa: N802 - Spark's name
         """Give what follows the directory."""

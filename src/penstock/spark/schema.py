@@ -83,13 +83,6 @@ MESSAGE_COLUMNS = (
 )
 BLOCK_COLUMNS = (*MESSAGE_COLUMNS, BLOCK, OFFSET)
 
-OFFICIAL_NAMES = {
-    "data": "content",
-    "sequence": "streamSeq",
-    "reply": "replyTo",
-}
-"""What the official NATS connector calls them."""
-
 
 def spark_schema(columns: Iterable[Column]) -> StructType:
     """Give the columns as Spark knows them."""

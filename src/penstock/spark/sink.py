@@ -46,7 +46,6 @@ class Delivery(StrEnum):
 class Target(msgspec.Struct, frozen=True, rename="camel"):
     """Where rows go, and with which promise."""
 
-    stream: str = ""
     subject: str = ""
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     sink_id: str = ""
@@ -67,7 +66,6 @@ class Sink(msgspec.Struct, frozen=True):
     connection: Connection
     target: Target
     payload: str
-    has_subject: bool
     has_headers: bool
     has_id: bool
 
@@ -160,9 +158,7 @@ def read_sink(given: Mapping[str, str], schema: StructType) -> Sink:
         _check_type(names, "subject", (StringType,))
     if "headers" in names:
         _check_type(names, "headers", (MapType,))
-    return Sink(
-        connection, target, payloads[0], "subject" in names, "headers" in names, "msg_id" in names
-    )
+    return Sink(connection, target, payloads[0], "headers" in names, "msg_id" in names)
 
 
 def _check_type(names: Mapping[str, Any], name: str, kinds: tuple[type, ...]) -> None:

@@ -163,12 +163,15 @@ cdef class Committer:
             if job is None:
                 COMMITS.submit(self._write, batch)
                 return 0
+            # It may fail, where the process has no descriptors left: before anybody waits for a
+            # job that nobody would do.
+            done_jobs = self.steps.done_jobs()
             with self.lock:
                 self.job = job
                 self.batch = batch
                 if self.waiting:
                     self.turn_ended.notify_all()
-            job.submit(self.on_done, self.steps.done_jobs())
+            job.submit(self.on_done, done_jobs)
         except Exception as error:
             self.steps.fail(error)
             self._end_turn()

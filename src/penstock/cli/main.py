@@ -24,6 +24,7 @@ from penstock.cli import (
     consumers,
     demo,
     importing,
+    jobs,
     kv,
     messaging,
     objects,
@@ -82,6 +83,7 @@ app.add_typer(streams.app, name="stream")
 app.add_typer(consumers.app, name="consumer")
 app.add_typer(kv.app, name="kv")
 app.add_typer(objects.app, name="object")
+app.add_typer(jobs.app, name="spark")
 for name, command in (
     ("demo", demo.demo),
     ("pub", messaging.pub),

@@ -1,0 +1,128 @@
+"""Running a job's parts in Spark's tasks, one task a part, also through Spark Connect.
+
+The function and the parts are pickled; a result travels back as bytes in one row. A part that fails
+is tried again as Spark tries any task, so that a function must be fit to run twice. What a task
+raises comes out of `run_parts` as an error of the same kind where it is one of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import pickle
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from penstock import errors
+from penstock.errors import PenstockError
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+Tell = Callable[[int, int], None]
+"""Called with how many parts are done, and how many there are."""
+
+LOOK_EVERY_S = 0.2
+SCHEMA = "part long, result binary"
+
+_RAISED = re.compile(r"<<penstock (?P<kind>\w+)>>(?P<text>.*?)<<end>>", re.DOTALL)
+"""The JVM keeps the text of an error alone: it is put so that the driver finds its kind again."""
+
+_runs = itertools.count(1)
+
+
+def run_parts(
+    spark: SparkSession,
+    work: Callable[[Part], Result],
+    parts: Sequence[Part],
+    tell: Tell | None = None,
+) -> list[Result]:
+    """Give each part's result, in the order of the parts; raises what a part raised."""
+    if not parts:
+        return []
+    pickled: list[bytes] = [cloudpickle.dumps((work, part)) for part in parts]  # type: ignore[no-untyped-call]
+
+    def in_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield _one_row(number, pickled[number])
+
+    frame = spark.range(0, len(parts), 1, len(parts)).mapInArrow(in_task, SCHEMA)
+    with _telling(spark, len(parts), tell):
+        try:
+            rows = frame.collect()
+        except PySparkException as error:
+            raise _of_ours(error) from error
+    found = {row["part"]: pickle.loads(bytes(row["result"])) for row in rows}
+    return [found[number] for number in range(len(parts))]
+
+
+def _one_row(number: int, pickled: bytes) -> pa.RecordBatch:
+    work, part = pickle.loads(pickled)
+    try:
+        result = work(part)
+    except (PenstockError, OSError) as error:
+        raise RuntimeError(f"<<penstock {type(error).__name__}>>{error}<<end>>") from error
+    return pa.record_batch(
+        [pa.array([number], pa.int64()), pa.array([pickle.dumps(result)], pa.binary())],
+        names=["part", "result"],
+    )
+
+
+def _of_ours(error: PySparkException) -> Exception:
+    told = _RAISED.search(str(error))
+    if told is None:
+        return error
+    kind = getattr(errors, told["kind"], PenstockError)
+    if not (isinstance(kind, type) and issubclass(kind, PenstockError)):
+        kind = PenstockError
+    # Errors are made of their parts; here is only what they say.
+    ours: PenstockError = kind.__new__(kind)
+    ours.args = (told["text"],)
+    return ours
+
+
+@contextlib.contextmanager
+def _telling(spark: SparkSession, total: int, tell: Tell | None) -> Iterator[None]:
+    if tell is None:
+        yield
+        return
+    tell(0, total)
+    context: Any = getattr(spark, "_sc", None)
+    if context is None:
+        # Through Spark Connect there is no word on single tasks before all are done.
+        yield
+        tell(total, total)
+        return
+    group = f"penstock job {next(_runs)}"
+    is_over = threading.Event()
+    watcher = threading.Thread(
+        target=_watch, args=(context, group, total, tell, is_over), daemon=True
+    )
+    context.setJobGroup(group, "parts of a job")
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()
+    tell(total, total)
+
+
+def _watch(context: Any, group: str, total: int, tell: Tell, is_over: threading.Event) -> None:
+    tracker = context.statusTracker()
+    while not is_over.wait(LOOK_EVERY_S):
+        stages = [
+            info
+            for job in tracker.getJobIdsForGroup(group)
+            for stage in getattr(tracker.getJobInfo(job), "stageIds", ())
+            if (info := tracker.getStageInfo(stage)) is not None
+        ]
+        tell(min(sum(each.numCompletedTasks for each in stages), total), total)

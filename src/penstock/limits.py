@@ -374,9 +374,16 @@ CONSUMER_TIME_NS_MAX = 2**62
 """The last moment to which a delivery is put off, in the year 2116, for the same reason."""
 
 CONSUMER_STATE_INTERVAL_S = 0.1
-"""How long a consumer's progress may be behind on disk, or four times what the last write took, if
-that is longer. What was delivered or acknowledged within it and was not confirmed is delivered
-again after a crash."""
+"""How long the progress of consumers may be behind on disk, where writing it costs next to nothing.
+What was delivered or acknowledged within it and was not confirmed is delivered again after a
+crash."""
+
+CONSUMER_STATE_INTERVAL_S_MAX = 0.5
+"""How long it may be behind otherwise, or four times what the last write took, if that is longer."""
+
+CONSUMER_STATE_WRITES_APART = 200
+"""How many times longer the pause between two of these writes is than a write. A commit that meets
+one waits for it in the file system's journal: one message in two hundred may, not one in fifty."""
 
 DEAD_LETTERS_SENT_MAX = 64
 """Dead letters of one consumer that are on their way to a stream at once: each is a message of up
@@ -440,3 +447,45 @@ LINK_SILENCE_S = 20.0
 STORAGE_GRANT_BYTES_MAX = 16 * MIB
 """What a stream may store before it asks again what its account and the server have left: by so
 much, times the number of streams, a limit can be passed at the most."""
+
+PIPELINE_NAME_LENGTH_MAX = 64
+"""Letters of a pipeline's or a flow's name: it is a part of subjects, of labels and of paths."""
+
+PIPELINE_REPORT_BYTES_MAX = 4 * KIB
+"""What a flow of a pipeline tells of itself at once: some 200 bytes, and an error's first line."""
+
+PIPELINE_FLOWS_PER_ACCOUNT_MAX = 64
+"""Flows of one account that are shown. Each is a series of every metric of pipelines, and whoever
+may publish in the account names them. When full: new ones are ignored and counted."""
+
+PIPELINE_FLOWS_PER_SERVER_MAX = 1024
+"""The same of all accounts together: 4 MiB, with reports of the largest size."""
+
+PIPELINE_SILENCE_S_MAX = 300
+"""Seconds after which a flow that tells nothing is forgotten; a running one does every few seconds,
+and one that failed or was killed shall be seen for a while."""
+
+JOB_FINDINGS_MAX = 1_000
+"""Findings that one part of a job tells of; the others are counted. Past it a stream is not
+damaged in places but as a whole, and the report stays something that can be read."""
+
+TALLY_CELLS_MAX = 500_000
+"""Counts by subject, hour and size that one task of `stats` gathers before it hands them on: some
+50 MB with their subjects."""
+
+HEADER_NAMES_MAX = 10_000
+"""Different names of headers that `stats` tells of. A stream with more has something in its names
+that belongs into values, and the driver holds all of them. When more: refused."""
+
+INFERRED_FIELDS_MAX = 256
+"""Fields of one object in JSON payloads that become columns: payloads that use ids as names have as
+many as there are ids. What is beyond is still within the payload's own column."""
+
+INFERRED_DEPTH_MAX = 8
+"""Objects within objects that become types of their own; what lies deeper is kept as it is."""
+
+SQL_SAMPLE_MESSAGES = 1_024
+"""Messages of a stream that are looked at to tell which fields its payloads have."""
+
+SQL_ROWS_SHOWN_MAX = 1_000
+"""Rows of a result that are shown as a table where no limit is given: more nobody reads."""

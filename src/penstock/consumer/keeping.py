@@ -26,7 +26,11 @@ from penstock.format.consumer_state import (
     PendingDelivery,
     SequencePair,
 )
-from penstock.limits import CONSUMER_STATE_INTERVAL_S
+from penstock.limits import (
+    CONSUMER_STATE_INTERVAL_S,
+    CONSUMER_STATE_INTERVAL_S_MAX,
+    CONSUMER_STATE_WRITES_APART,
+)
 
 
 class Remembered(Protocol):
@@ -165,7 +169,8 @@ class StateKeeper:
             self._writing = None
             # Many pending messages take long to write: most of the time is for delivering.
             took_s = self._loop().time() - self._began_s
-            self._pause_s = max(CONSUMER_STATE_INTERVAL_S, took_s * 4)
+            apart_s = min(took_s * CONSUMER_STATE_WRITES_APART, CONSUMER_STATE_INTERVAL_S_MAX)
+            self._pause_s = max(CONSUMER_STATE_INTERVAL_S, apart_s, took_s * 4)
         if any(self._marked.values()):
             self._begin()
         elif self._marked and self._timer is None:

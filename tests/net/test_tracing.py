@@ -49,7 +49,7 @@ def tracer(**options: Any) -> tuple[Told, Tracer]:
         (b'{"auth_token":"s3cret","verbose":true}', b'{"auth_token":"[REDACTED]","verbose":true}'),
         (b'{"nkey":"UABC","sig":"xyz"}', b'{"nkey":"[REDACTED]","sig":"[REDACTED]"}'),
         (b'{"proxy_sig":"xyz"}', b'{"proxy_sig":"[REDACTED]"}'),
-        (b'{"jwt":"eyJ","name":"n"}', b'{"jwt":"eyJ","name":"n"}'),
+        (b'{"jwt":"eyJ","name":"n"}', b'{"jwt":"[REDACTED]","name":"n"}'),
         (b'{"pass":"s3cret', b'{"pass":"[REDACTED]'),
     ],
 )

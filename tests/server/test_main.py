@@ -173,7 +173,6 @@ def test_a_log_that_cannot_be_opened_ends_the_server_with_the_same_words(
 @pytest.mark.parametrize(
     "text",
     [
-        "trusted_keys: OAHC7NGAHG3YVPTD6QOUFZGPM2OMU6EOS67O2VHBUOA6BJLPTWFHGLKU",
         "authorization { users [ { user: a, password: b, proxy_required: true } ] }",
         "authorization { user: a, password: b, proxy_required: true }",
     ],

@@ -18,12 +18,14 @@ from penstock.stream.versioning import API_LEVEL
 def info(call: Call) -> dict[str, Any]:
     """Show what the account uses, and what it may use."""
     account = call.account
+    used = _used(account)
     told = AccountInfo(
-        **_used(account),
+        **used,
         domain=call.service.domain,
         api=ApiStatistics(API_LEVEL, account.api_total, account.api_errors),
         tiers={
-            name: TierInfo(limits=LimitsInfo.of(limits))
+            # All streams of a server alone have one replica, so that tier has them all.
+            name: TierInfo(**(used if name == "R1" else {}) | {"limits": LimitsInfo.of(limits)})
             for name, limits in account.limits.tiers.items()
             if name
         },

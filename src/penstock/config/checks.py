@@ -61,15 +61,10 @@ def _trust(options: ServerOptions) -> str:
     if not options.operators:
         needed = "default sentinel requires operators and accounts"
         return needed if options.default_sentinel else ""
-    if options.trusted_keys:
-        return "conflicting options for 'TrustedKeys' and 'TrustedOperators'"
-    if options.resolver is None:
-        return "operators require an account resolver to be configured"
-    if options.accounts:
-        return "operators do not allow Accounts to be configured directly"
-    if all_users(options):
-        return "operators do not allow users to be configured directly"
-    return ""
+    # Most servers have none, and start without loading what is about them.
+    from penstock.config.operators import wrong_operators
+
+    return wrong_operators(options)
 
 
 def _leafnodes(options: ServerOptions) -> str:

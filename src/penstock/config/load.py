@@ -280,6 +280,11 @@ def _cluster_address(url: str) -> dict[str, Any]:
 def settled(options: ServerOptions) -> ServerOptions:
     """Give options with defaults where nothing was said, and what follows from other options."""
     options = with_defaults(options)
+    if options.operators:
+        # Most servers have none, and start without loading what is about them.
+        from penstock.config.operators import with_operator
+
+        options = with_operator(options)
     blocks: dict[str, Any] = {
         name: with_defaults(block)
         for name in ("websocket", "cluster", "leafnodes", "gateway", "mqtt", "jetstream", "tls")

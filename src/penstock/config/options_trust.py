@@ -1,17 +1,14 @@
 """Options of whom the server believes: operators, resolvers of accounts, proxies, OCSP responders.
 
-JWTs are looked at only as far as their shape; whether they are signed well is security's part. A
-file is read only where an operator is named by one.
+A JWT must have been signed by who it says; whether that is anybody to believe is security's part.
+A file is read only where an operator is named by one.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import re
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -31,37 +28,29 @@ from penstock.config.reading import (
     texts,
 )
 from penstock.config.urls import parse_url
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, FormatError
 from penstock.limits import MIB
 
 _JWT_FILE_BYTES_MAX: Final = 1 * MIB
-_JWT_START: Final = "eyJ"
-_JWT_IN_FILE: Final = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
 _MEMORY: Final = re.compile(r"(MEM|MEMORY)\s*", re.IGNORECASE)
 _URL: Final = re.compile(r'URL(?:\(\s*"?([^\s"]*)"?\s*\))?\s*', re.IGNORECASE)
 
 
-def jwt_claims(token: str) -> dict[str, Any] | None:
-    """Give what a JWT claims, without asking who signed it; None if it is no JWT."""
-    parts = token.split(".")
-    if len(parts) != 3:
-        return None
+def _is_of_kind(token: str, kind: str) -> bool:
+    # Few servers have JWTs in their configuration; the others start without loading it.
+    from penstock.protocol.jwt import decode_token
+
     try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (binascii.Error, ValueError, RecursionError):
-        return None
-    return claims if isinstance(claims, dict) else None
-
-
-def _jwt_type(token: str) -> str:
-    claims = jwt_claims(token) or {}
-    nats = claims.get("nats")
-    kind = nats.get("type") if isinstance(nats, dict) else None
-    return str(kind or claims.get("type") or "")
+        return decode_token(token).kind == kind
+    except FormatError:
+        return False
 
 
 def operators(value: Value, key: Key, notes: Notes) -> tuple[str, ...]:
     """Read operator JWTs, given as they are or as files that hold one."""
+    from penstock.config.operators import read_operator
+    from penstock.protocol.jwt import JWT_START, find_token
+
     entries = value.value if isinstance(value.value, list) else [value]
     found = []
     for entry in entries:
@@ -69,15 +58,12 @@ def operators(value: Value, key: Key, notes: Notes) -> tuple[str, ...]:
             what = "unsupported type" if entry is value else "where string is expected"
             raise value.error(f"error parsing operators: {what} {entry.type_name}")
         token = entry.value
-        if not token.startswith(_JWT_START):
-            try:
-                contents = read_text(token, _JWT_FILE_BYTES_MAX)
-            except ConfigError as error:
-                raise value.error(f"error parsing operator JWT: {error.reason}") from None
-            inside = _JWT_IN_FILE.search(contents)
-            token = inside.group() if inside is not None else ""
-        if _jwt_type(token) != "operator":
-            raise value.error("error parsing operator JWT: not an operator claim")
+        try:
+            if not token.startswith(JWT_START):
+                token = find_token(read_text(token, _JWT_FILE_BYTES_MAX))
+            read_operator(token)
+        except (ConfigError, FormatError) as error:
+            raise value.error(f"error parsing operator JWT: {error.reason}") from None
         found.append(token)
     return tuple(found)
 
@@ -99,7 +85,7 @@ def preloads(value: Value, key: Key, notes: Notes) -> dict[str, str]:
     for name, entry in mapping(value, expected).items():
         if not isinstance(entry.value, str):
             raise entry.error("preload map value should be a string JWT")
-        if _jwt_type(entry.value) != "account":
+        if not _is_of_kind(entry.value, "account"):
             raise entry.error("invalid account JWT")
         found[name] = entry.value
     return found

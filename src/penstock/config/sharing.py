@@ -8,7 +8,7 @@ where it started. The answers are the reference server's, in its words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Final
 
 from penstock import limits
@@ -39,7 +39,7 @@ def wrong_sharing(accounts: Accounts, *, has_system_account: bool) -> Iterator[s
             for taken in account.imports:
                 if taken.kind != kind:
                     continue
-                reason = _wrong_import(accounts, known, name, taken, done)
+                reason = wrong_import(accounts, known, name, taken, done)
                 if reason:
                     yield reason
                 else:
@@ -75,13 +75,14 @@ def _offers(account: AccountOptions, subject: str) -> bool:
     return any(is_subset(_bytes(subject), _bytes(service)) for service in services)
 
 
-def _wrong_import(
+def wrong_import(
     accounts: Accounts,
-    known: set[str],
+    known: Container[str],
     name: str,
     taken: ImportOptions,
     done: Mapping[str, list[ImportOptions]],
 ) -> str:
+    """Say why an account may not have an import besides those that are done; "" where it may."""
     if taken.account not in known:
         return f"{quoted(taken.account)} account not defined for {taken.kind} import"
     prefix = f"Error adding {taken.kind} import {quoted(taken.subject)}: "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.errors import UsageError
-from penstock.monitor.facts import AccountFacts, Counts, Source
+from penstock.monitor.facts import AccountFacts, ClaimFacts, Counts, Source
 from penstock.monitor.rendering import timestamp, without_empty
 from penstock.monitor.subsz import statistics
 
@@ -40,26 +40,52 @@ def account_detail(source: Source, name: str) -> dict[str, Any]:
     if account is None:
         raise UsageError(f"Account {name} does not exist")
     system_account = source.server().system_account
+    claims = account.claims()
     return without_empty(
         {
             "account_name": account.name,
             "update_time": timestamp(account.update_ns),
             "is_system": account.is_system,
-            "expired": False,
-            "complete": True,
-            "jetstream_enabled": False,
+            "expired": claims is not None and claims.is_expired,
+            "complete": claims is None or claims.is_complete,
+            "jetstream_enabled": account.has_jetstream,
             "leafnode_connections": account.leafnode_count,
             "client_connections": account.client_count,
             "subscriptions": account.subscription_count,
             "exports": _exports() if account.is_system else None,
             "imports": [_import(to, own, system_account) for own, to in account.services],
-            "name_tag": account.name,
+            **_claimed(claims),
+            "name_tag": account.tag or account.name,
+            **_decoded(claims),
             "sublist_stats": statistics(account.sublist()),
         },
         "is_system",
         "exports",
         "imports",
     )
+
+
+def _claimed(claims: ClaimFacts | None) -> dict[str, Any]:
+    if claims is None:
+        return {}
+    return without_empty({"jwt": claims.jwt, "issuer_key": claims.issuer}, "jwt", "issuer_key")
+
+
+def _decoded(claims: ClaimFacts | None) -> dict[str, Any]:
+    if claims is None:
+        return {}
+    issues = [
+        {"description": text, "blocking": is_blocking, "time_check": is_time}
+        for text, is_blocking, is_time in claims.issues
+    ]
+    revoked = {key: timestamp(at_s * 10**9) for key, at_s in claims.revocations.items()}
+    fields = {
+        "tags": list(claims.tags),
+        "decoded_jwt": dict(claims.decoded),
+        "validation_result_jwt": issues,
+        "revoked_user": revoked,
+    }
+    return without_empty(fields, *fields)
 
 
 def _exports() -> list[dict[str, Any]]:
@@ -100,7 +126,7 @@ def account_stat(account: AccountFacts) -> dict[str, Any]:
     """Give what one account has done."""
     return {
         "acc": account.name,
-        "name": account.name,
+        "name": account.tag or account.name,
         "conns": account.client_count,
         "leafnodes": account.leafnode_count,
         "total_conns": account.client_count + account.leafnode_count,

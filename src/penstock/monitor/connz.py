@@ -181,18 +181,22 @@ def _connection(each: ConnectionFacts, now_ns: int, options: ConnzOptions) -> di
     elif options.subscriptions:
         fields["subscriptions_list"] = [one.subject for one in each.subscriptions()]
     if options.auth:
-        fields["name_tag"] = own_account if each.stop_ns else each.account
+        fields |= {"jwt": each.jwt, "issuer_key": each.issuer_key}
+        fields["name_tag"] = each.account_tag or (own_account if each.stop_ns else each.account)
+        fields["tags"] = list(each.tags)
     return without_empty(
         fields,
         "stop", "reason", "name", "lang", "version", "tls_version", "tls_cipher_suite", "tls_first",
         "stalls",
         "authorized_user", "account", "subscriptions_list", "subscriptions_list_detail", "name_tag",
+        "jwt", "issuer_key", "tags",
     )  # fmt: skip
 
 
 def subscription_in_account(each: SubscriptionFacts) -> dict[str, Any]:
     """Give a subscription in detail, with its account."""
-    return {"account": each.account, "account_tag": each.account, **subscription(each)}
+    tag = each.account_tag or each.account
+    return {"account": each.account, "account_tag": tag, **subscription(each)}
 
 
 def subscription(each: SubscriptionFacts) -> dict[str, Any]:

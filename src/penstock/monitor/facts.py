@@ -9,7 +9,7 @@ One thread: the event loop's; facts are made when asked for and are not kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -33,6 +33,8 @@ class SubscriptionFacts(msgspec.Struct, frozen=True):
     delivered: int
     max_messages: int
     cid: int
+    # What people call the account.
+    account_tag: str = ""
 
 
 class ConnectionFacts(msgspec.Struct, frozen=True):
@@ -61,6 +63,12 @@ class ConnectionFacts(msgspec.Struct, frozen=True):
     subscriptions: Callable[[], Sequence[SubscriptionFacts]]
     stop_ns: int = 0
     reason: str = ""
+    # Of a client that came with a JWT, which is left out where it is all that is asked for.
+    jwt: str = ""
+    issuer_key: str = ""
+    tags: tuple[str, ...] = ()
+    # What people call the account.
+    account_tag: str = ""
 
 
 class SublistFacts(msgspec.Struct, frozen=True):
@@ -86,6 +94,20 @@ class SublistFacts(msgspec.Struct, frozen=True):
         )
 
 
+class ClaimFacts(msgspec.Struct, frozen=True):
+    """What an account's JWT says; `issues` are (description, blocking, only now)."""
+
+    jwt: str
+    issuer: str
+    tags: tuple[str, ...]
+    decoded: Mapping[str, Any]
+    issues: tuple[tuple[str, bool, bool], ...]
+    # When users were revoked, in Unix seconds.
+    revocations: Mapping[str, int]
+    is_expired: bool
+    is_complete: bool
+
+
 class AccountFacts(msgspec.Struct, frozen=True):
     """One account. `received` is what its members sent to the server, `sent` what they got."""
 
@@ -101,6 +123,10 @@ class AccountFacts(msgspec.Struct, frozen=True):
     # Subjects of the system account's services that members may ask, and what these stand for.
     services: tuple[tuple[str, str], ...]
     sublist: Callable[[], SublistFacts]
+    # What people call it.
+    tag: str = ""
+    has_jetstream: bool = False
+    claims: Callable[[], ClaimFacts | None] = lambda: None
 
 
 class WebsocketFacts(msgspec.Struct, frozen=True):
@@ -161,6 +187,8 @@ class ServerFacts(msgspec.Struct, frozen=True):
     websocket: WebsocketFacts | None
     has_jetstream: bool
     domain: str
+    # The JWTs of trusted operators, and what they say.
+    operators: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
 
 class Counters(msgspec.Struct, frozen=True):

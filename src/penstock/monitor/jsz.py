@@ -170,7 +170,7 @@ def _account(
     facts: JetStreamFacts, account: JetStreamAccountFacts, options: JszOptions
 ) -> dict[str, Any]:
     detail: dict[str, Any] = {
-        "name": account.name,
+        "name": account.tag or account.name,
         "id": account.name,
         "memory": account.memory_bytes,
         "storage": account.storage_bytes,

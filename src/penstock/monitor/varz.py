@@ -25,6 +25,8 @@ def varz(source: Source, requests: Mapping[str, int]) -> dict[str, Any]:
         "tags": list(server.tags),
         "metadata": dict(sorted(server.metadata.items())),
         "feature_flags": dict(sorted(server.feature_flags.items())),
+        "trusted_operators_jwt": [token for token, _ in server.operators],
+        "trusted_operators_claim": [claims for _, claims in server.operators],
         "system_account": server.system_account,
         "slow_consumer_stats": by_kind(counters.slow_receivers),
         "stale_connection_stats": by_kind(counters.stale_connections),
@@ -34,6 +36,7 @@ def varz(source: Source, requests: Mapping[str, int]) -> dict[str, Any]:
         fields,
         "auth_required", "tls_required", "tls_verify", "max_subscriptions", "write_timeout",
         "tags", "metadata", "feature_flags", "system_account", "tls_cert_not_after",
+        "trusted_operators_jwt", "trusted_operators_claim",
     )  # fmt: skip
 
 

@@ -116,7 +116,7 @@ class Connection(Channel):
         about = [f"v{options.version}"] if options.version else []
         about += [part for part in (options.lang, options.name) if part]
         who = self.user_label
-        account = self.identity.account_name
+        account = self.identity.account_label
         parts = (":".join(about), f"{account}/{who}" if who else "")
         shown = [quoted(part.encode("utf-8", "surrogateescape")) for part in parts if part]
         return " - ".join([described, *shown])
@@ -129,6 +129,8 @@ class Connection(Channel):
             return f"nkey:{options.nkey}"
         if options.user:
             return f"user:{options.user}"
+        if options.jwt and self.identity is not None and self.identity.token_user:
+            return f"jwt:{self.identity.token_user}"
         return "token" if options.auth_token else ""
 
     # Beginning

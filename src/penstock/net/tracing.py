@@ -35,7 +35,7 @@ _MASK = b"[REDACTED]"
 _SECRETS = (
     # Keys that begin like these, and their values; then keys that are exactly these.
     re.compile(rb'"?\s*(?:auth_token\S*?|pass\S*?)"?\s*[:=]\s*"?([^",\r\n}]*)'),
-    re.compile(rb'(?:^|[^A-Za-z0-9_])"?\s*(?:proxy_sig|nkey|sig)"?\s*[:=]\s*"?([^",\r\n}]*)'),
+    re.compile(rb'(?:^|[^A-Za-z0-9_])"?\s*(?:proxy_sig|nkey|sig|jwt)"?\s*[:=]\s*"?([^",\r\n}]*)'),
 )
 
 

@@ -48,8 +48,8 @@ def encode_public_key(prefix: Prefix, key: bytes) -> str:
     return base64.b32encode(body + _checksum(body)).decode()
 
 
-def find_public_key(text: str, prefix: Prefix) -> bytes | None:
-    """Give the key that `text` stands for; None where it is not one of this kind."""
+def find_public_key(text: str, *prefixes: Prefix) -> bytes | None:
+    """Give the key that `text` stands for; None where it is of none of these kinds."""
     if len(text) != PUBLIC_KEY_CHARACTERS:
         return None
     try:
@@ -57,7 +57,7 @@ def find_public_key(text: str, prefix: Prefix) -> bytes | None:
     except (binascii.Error, ValueError):
         return None
     body, checksum = raw[:-2], raw[-2:]
-    if raw[0] != prefix or checksum != _checksum(body):
+    if raw[0] not in prefixes or checksum != _checksum(body):
         return None
     return body[1:]
 
@@ -65,6 +65,16 @@ def find_public_key(text: str, prefix: Prefix) -> bytes | None:
 def is_user_key(text: str) -> bool:
     """Tell whether `text` is a user's public key."""
     return find_public_key(text, Prefix.USER) is not None
+
+
+def is_account_key(text: str) -> bool:
+    """Tell whether `text` is an account's public key."""
+    return find_public_key(text, Prefix.ACCOUNT) is not None
+
+
+def is_operator_key(text: str) -> bool:
+    """Tell whether `text` is an operator's public key."""
+    return find_public_key(text, Prefix.OPERATOR) is not None
 
 
 def find_signature(text: str) -> bytes | None:
@@ -86,14 +96,17 @@ def is_signed(user_key: str, message: bytes, signature: str) -> bool:
     """Tell whether the holder of a user's key signed `message`."""
     key = find_public_key(user_key, Prefix.USER)
     raw = find_signature(signature)
-    if key is None or raw is None:
-        return False
+    return key is not None and raw is not None and is_verified(key, message, raw)
+
+
+def is_verified(key: bytes, message: bytes, signature: bytes) -> bool:
+    """Tell whether a signature of `message` was made with the other half of a public key."""
     # Here and below: a server whose users have passwords starts without loading any of it.
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        Ed25519PublicKey.from_public_bytes(key).verify(raw, message)
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
     except (InvalidSignature, ValueError):
         return False
     return True

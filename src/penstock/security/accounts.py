@@ -99,6 +99,8 @@ class Account(Generic[SublistT, MappingsT]):
         is_system: bool = False,
     ) -> None:
         self.name = name
+        # What people call it, where its name is a key.
+        self.name_tag = ""
         self.sublist = sublist
         self.limits = limits or AccountLimits()
         self.mappings = mappings
@@ -111,6 +113,11 @@ class Account(Generic[SublistT, MappingsT]):
 
     def __repr__(self) -> str:
         return f"Account({self.name!r})"
+
+    @property
+    def label(self) -> str:
+        """Give the name as log lines show it."""
+        return f"{self.name}/{self.name_tag}" if self.name_tag else self.name
 
     @property
     def client_count(self) -> int:

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     # Reading certificates takes a library that a server without TLS need not load.
     from penstock.security.certificates import PeerCertificate
 
+    # Nor does one without operators load what is about tokens.
+    from penstock.security.token_authenticator import Grant
+
 HIDDEN = "[REDACTED]"
 """What stands for a token wherever a user's name is shown."""
 
@@ -82,15 +85,20 @@ class IdentityKind(Enum):
     NKEY = "nkey"
     TOKEN = "token"
     CERTIFICATE = "certificate"
+    TOKEN_USER = "jwt"
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who a client turned out to be. Without `permissions` it may do everything."""
+    """Who a client turned out to be. Without `permissions` it may do everything.
+
+    `grant` is what a JWT gave to it, where one did.
+    """
 
     user: str
     account: str
     kind: IdentityKind
     permissions: Permissions | None = None
+    grant: Grant | None = None
 
     @property
     def label(self) -> str:

@@ -33,7 +33,20 @@ def client_info(client: Connection, server_name: str, *, account: str) -> dict[s
         "ver": options.version,
         "rtt": client.rtt_ns,
         "server": server_name,
+        **_of_token(client),
         "kind": "Client",
         "client_type": client.kind,
     }
     return {name: value for name, value in fields.items() if value}
+
+
+def _of_token(client: Connection) -> dict[str, Any]:
+    grant = client.identity.grant
+    if grant is None:
+        return {}
+    claims = grant.claims
+    return {
+        "issuer_key": claims.signing_key or claims.issuer,
+        "name_tag": claims.name,
+        "tags": list(claims.tags),
+    }

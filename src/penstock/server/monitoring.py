@@ -21,6 +21,7 @@ from penstock.errors import UsageError
 from penstock.limits import CLOSED_SUBSCRIPTIONS_KEPT_MAX
 from penstock.monitor.facts import (
     AccountFacts,
+    ClaimFacts,
     ConnectionFacts,
     Counters,
     Counts,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.monitor.http import HttpServer
     from penstock.net.connection import Connection
     from penstock.routing.sublist import Subscription
+    from penstock.server.rights import Rights
     from penstock.server.server import Server
 
 FEATURE_FLAGS = {
@@ -104,6 +106,7 @@ class ServerSource:
             websocket=server.websockets.facts(),
             has_jetstream=server.jetstream is not None,
             domain=server.jetstream.domain if server.jetstream is not None else "",
+            operators=_operators(options.operators),
         )
 
     def counters(self) -> Counters:
@@ -148,7 +151,7 @@ class ServerSource:
 
     def account(self, account: Any) -> AccountFacts:
         """Give the facts of one account."""
-        traffic = account.traffic()
+        traffic, service = account.traffic(), self._server.jetstream
         return AccountFacts(
             name=account.name,
             is_system=account.is_system,
@@ -161,7 +164,20 @@ class ServerSource:
             update_ns=self._server.config_load_ns,
             services=self._server.system.offered_to(account),
             sublist=lambda: _sublist(account, traffic.in_msgs),
+            tag=account.name_tag,
+            has_jetstream=service is not None and account.name in service.accounts,
+            claims=lambda: self._claims(account.name),
         )
+
+    def _claims(self, name: str) -> ClaimFacts | None:
+        claimed = self._server.identities.claimed
+        account = claimed.known(name) if claimed is not None else None
+        if account is None:
+            return None
+        # A server without operators starts without loading what is about them.
+        from penstock.server.claimed_facts import claim_facts
+
+        return claim_facts(account, self.now_ns() // 10**9)
 
     def jetstream(self) -> JetStreamFacts | None:
         """Give JetStream; None where it is off."""
@@ -178,7 +194,7 @@ class ServerSource:
         found = self._server.identities.accounts.find(account)
         if found is not None:
             for each in found.sublist.subscriptions():
-                yield _subscription(each, account)
+                yield _subscription(each, found)
 
 
 def _sublist(account: Any, matches: int) -> SublistFacts:
@@ -188,15 +204,16 @@ def _sublist(account: Any, matches: int) -> SublistFacts:
     )
 
 
-def _subscription(each: Subscription, account: str) -> SubscriptionFacts:
+def _subscription(each: Subscription, account: Any) -> SubscriptionFacts:
     return SubscriptionFacts(
-        account=account,
+        account=account.name if account is not None else "",
         subject=shown(each.subject),
         queue=shown(each.queue),
         sid=shown(each.sid),
         delivered=each.delivered,
         max_messages=each.max_messages,
         cid=getattr(each.receiver, "cid", 0),
+        account_tag=account.name_tag if account is not None else "",
     )
 
 
@@ -212,7 +229,7 @@ def closed_facts(connection: Connection) -> ConnectionFacts:
 
 def _facts(connection: Connection, subscriptions: Iterable[Subscription]) -> ConnectionFacts:
     options, rights = connection.options, connection.identity
-    account = rights.account_name if rights is not None else ""
+    account = rights.account if rights is not None else None
     is_closed = connection.close_reason is not None
     held = list(subscriptions)
     # What is kept of a closed connection must not hold on to it: its subscriptions would.
@@ -238,12 +255,35 @@ def _facts(connection: Connection, subscriptions: Iterable[Subscription]) -> Con
         tls_cipher=connection.tls_cipher,
         tls_first=connection.did_tls_first,
         user=user_of(connection),
-        account=account,
+        account=account.name if account is not None else "",
         subscription_count=len(held),
         subscriptions=lambda: kept or [_subscription(each, account) for each in live],
         stop_ns=connection.stop_ns,
         reason=str(connection.close_reason or ""),
+        account_tag=account.name_tag if account is not None else "",
+        **_of_token(rights),
     )
+
+
+def _of_token(rights: Rights | None) -> dict[str, Any]:
+    """Give what is shown of a client's token: not itself, where it is all that is asked for."""
+    grant = rights.grant if rights is not None else None
+    if grant is None:
+        return {}
+    return {
+        "jwt": "" if grant.grants.bearer_token else grant.token,
+        "issuer_key": grant.claims.signing_key or grant.claims.issuer,
+        "tags": grant.claims.tags,
+    }
+
+
+def _operators(tokens: tuple[str, ...]) -> tuple[tuple[str, dict[str, Any]], ...]:
+    if not tokens:
+        return ()
+    # A server without operators starts without loading what is about them.
+    from penstock.protocol.jwt import decode_token
+
+    return tuple((each, decode_token(each).claims) for each in tokens)
 
 
 def user_of(connection: Connection) -> str:
@@ -253,6 +293,8 @@ def user_of(connection: Connection) -> str:
         return options.nkey
     if options.user:
         return options.user
+    if options.jwt and connection.identity is not None and connection.identity.token_user:
+        return str(connection.identity.token_user)
     if options.auth_token:
         return "[REDACTED]"
     return connection.identity.user if connection.identity is not None else ""

@@ -144,6 +144,12 @@ class _Process:
         file = self._flags.config_file
         if file:
             log.line("INF", f"Using configuration file: {file} ({server.config_digest})")
+        if server.options.operators:
+            # Most servers have none, and start without loading what is about them.
+            from penstock.server.operator_lines import operator_lines
+
+            for level, text in operator_lines(server.options, server.clock.now_ns() // 10**9):
+                log.line(level, text)
         if (system := server.options.system_account_name) == SYSTEM_ACCOUNT:
             log.line("DBG", f'Created system account: "{system}"')
         for name in without_effect(server.options):

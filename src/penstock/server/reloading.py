@@ -82,7 +82,7 @@ def _close_unpinned(server: Server) -> None:
 
 async def _look_again(server: Server, connection: Connection) -> None:
     if server.identities.is_slow:
-        identity = await server.identify_later(connection)
+        identity = await server.admission.identify_later(connection)
         if connection.closed:
             return
     else:
@@ -99,8 +99,13 @@ async def _look_again(server: Server, connection: Connection) -> None:
     else:
         connection.become(rights)
         connection.cancel_timer("auth")
-        for subscription in list(connection.subscriptions.values()):
-            _look_again_at(server, connection, rights, subscription)
+        look_again_at_subscriptions(server, connection, rights)
+
+
+def look_again_at_subscriptions(server: Server, connection: Connection, rights: Rights) -> None:
+    """Take away what a client may no longer subscribe to, and tell it so."""
+    for subscription in list(connection.subscriptions.values()):
+        _look_again_at(server, connection, rights, subscription)
 
 
 def _cut_off(server: Server, connection: Connection) -> None:
@@ -109,7 +114,7 @@ def _cut_off(server: Server, connection: Connection) -> None:
         # Nobody of that name is left: the reference server says so when the client comes anew.
         connection.close(ClosedReason.CLIENT_CLOSED)
     else:
-        server.refuse_unknown(connection)
+        server.admission.refuse_unknown(connection)
 
 
 def _look_again_at(

@@ -5,12 +5,18 @@ Joins what `security` decides with what `net` asks. One object belongs to one co
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from penstock.clock import Clock
 from penstock.routing.sublist import Sublist
 from penstock.routing.transforms import SubjectMappings
-from penstock.security.accounts import Account
+from penstock.security.accounts import Account, tighter
 from penstock.security.permissions import Permissions, ResponsePermissions
 from penstock.subjects import SubjectFilter
+
+if TYPE_CHECKING:
+    # A server without operators starts without loading what is about tokens.
+    from penstock.security.token_authenticator import Grant
 
 
 class Rights:
@@ -23,8 +29,10 @@ class Rights:
         user: str,
         permissions: Permissions | None,
         clock: Clock,
+        grant: Grant | None = None,
     ) -> None:
         self.account = account
+        self.grant = grant
         self.user = user
         self.permissions = permissions
         self._clock = clock
@@ -36,6 +44,16 @@ class Rights:
     def account_name(self) -> str:
         """The account's name."""
         return self.account.name
+
+    @property
+    def account_label(self) -> str:
+        """The account as log lines show it."""
+        return self.account.label
+
+    @property
+    def token_user(self) -> str:
+        """The public key of a user that came with a token; "" for any other."""
+        return self.user if self.grant is not None else ""
 
     @property
     def sublist(self) -> Sublist:
@@ -85,11 +103,21 @@ class Rights:
     def max_payload(self, server_max: int) -> int:
         """Give the largest payload the user may send."""
         own = self.account.limits.max_payload
+        if self.grant is not None:
+            return tighter(tighter(self.grant.grants.payload, own), server_max)
         return min(server_max, own) if own > 0 else server_max
 
     def max_subscriptions(self, server_max: int) -> int:
         """Give how many subscriptions a connection may have; 0 for any number."""
         own = self.account.limits.max_subscriptions
+        if self.grant is not None:
+            own = tighter(self.grant.grants.subs, own)
         if own > 0 and server_max > 0:
             return min(server_max, own)
         return max(own, server_max, 0)
+
+    @property
+    def forbids_subscriptions(self) -> bool:
+        """Tell whether there may not be a single subscription: then there is no connection."""
+        own = self.account.limits.max_subscriptions
+        return self.grant is not None and tighter(self.grant.grants.subs, own) == 0

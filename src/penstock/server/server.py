@@ -1,8 +1,8 @@
 """The composition root: builds the parts of a server, starts and stops them in order.
 
 Start and stop read from top to bottom. Everything runs on one event loop; what is decided about a
-connection is in `net.connection`, who it is in `identities`, how a running server takes other
-options in `reloading`, what belongs to the process in `process`.
+connection is in `net.connection`, who may come in in `admission` and `identities`, how a running
+server takes other options in `reloading`, what belongs to the process in `process`.
 
     async with Server(ServerOptions(port=-1)) as server:
         print(server.url)
@@ -16,17 +16,14 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from penstock.clock import Clock, SystemClock
 from penstock.config.load import settled
 from penstock.config.options import ServerOptions
-from penstock.config.quoting import quoted
 from penstock.config.reading import changed
 from penstock.config.urls import advertised
 from penstock.errors import CannotListen, UsageError
-from penstock.limits import PASSWORD_THREADS_MAX
 from penstock.monitor.facts import ConnectionFacts
 from penstock.net.closing import ClosedReason
 from penstock.net.connection import Connection
@@ -36,8 +33,8 @@ from penstock.net.memory import FreedMemory
 from penstock.net.opening import TlsTerms
 from penstock.protocol.handshake import ConnectOptions, encode_info
 from penstock.routing.hub import Hub
-from penstock.security.authenticator import Authenticator, Identity
 from penstock.security.identifiers import new_nonce, new_server_id, new_xkey
+from penstock.server.admission import Admission
 from penstock.server.encryption import note_encryption, tls_terms
 from penstock.server.identities import Identities
 from penstock.server.log import LineLog, Log
@@ -50,6 +47,7 @@ from penstock.server.version import API_LEVEL, GIT_COMMIT, GO_VERSION, NATS_VERS
 from penstock.server.websockets import WebSocketDoor, websocket_terms
 
 if TYPE_CHECKING:
+    from penstock.server.claimed_accounts import KnownAccount
     from penstock.server.jetstream import JetStreamService
     from penstock.server.sharing import Sharing
 
@@ -77,7 +75,17 @@ class Server:
         self.server_id = new_server_id(random_bytes)
         self.xkey = new_xkey(random_bytes)
         self.name = self.options.server_name or self.server_id
-        self.identities = Identities(self.options, clock=self.clock, random_bytes=random_bytes)
+        self.is_serving = False
+        self.start_ns = 0
+        self.identities = Identities(
+            self.options,
+            clock=self.clock,
+            random_bytes=random_bytes,
+            # Before there is anything to see, nobody looks.
+            log=lambda level, text: self.log(level, text) if self.start_ns else None,
+            on_claims=self._claims_changed,
+            on_end=self._claims_ended,
+        )
         self.tls = tls_terms(self.options.tls, self.clock, is_optional=self.options.allow_non_tls)
         self.connections: dict[int, Connection] = {}
         self.closed: deque[ConnectionFacts] = deque(maxlen=max(self.options.max_closed_clients, 0))
@@ -85,7 +93,6 @@ class Server:
         self.slow_receivers = 0
         self.stale_connections = 0
         self.stalls = 0
-        self.start_ns = 0
         self.config_load_ns = 0
         # The digest of the configuration file, and how to read it again, where there is one.
         self.config_digest = ""
@@ -98,12 +105,12 @@ class Server:
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by start
         # The numbers before belong to the server's own clients in the system account.
         self._cid = 3
+        self.admission = Admission(self)
         self.websockets = WebSocketDoor(self)
         # Those of its ports that were bound before it was built are among them.
         self.sockets = sockets or ListeningSockets()
         self._client_listener: Listener | None = None
         self._listeners: list[Listener] = []
-        self._password_threads: ThreadPoolExecutor | None = None
         self._stopped = asyncio.Event()
 
     # What connections ask of their host
@@ -166,7 +173,8 @@ class Server:
             "jetstream": _true(self.jetstream is not None),
             "client_id": connection.cid,
             "client_ip": connection.ip if connection.peer_known else None,
-            "nonce": connection.nonce or None,
+            # What there is to sign is told once, in the greeting.
+            "nonce": None if connect_info or lame else connection.nonce or None,
             "domain": self.jetstream.domain or None if self.jetstream is not None else None,
             "ldm": _true(lame),
             "connect_info": _true(connect_info),
@@ -190,58 +198,29 @@ class Server:
 
     def authenticate(self, connection: Connection, options: ConnectOptions) -> None:
         """Find out who a client is, and admit or refuse it; later where that takes its time."""
-        if options.account or options.new_account:
-            connection.refuse("Authorization Violation", ClosedReason.AUTHENTICATION_VIOLATION)
-        elif not self.identities.is_slow:
-            self._identified(connection, self.identities.identify(connection, options))
-        else:
-            connection.hold()
-            users = self.identities.authenticator
-            found = self.identify_later(connection)
-            found.add_done_callback(lambda done: self._identified_later(connection, done, users))
+        self.admission.authenticate(connection, options)
 
-    def identify_later(self, connection: Connection) -> asyncio.Future[Identity | None]:
-        """Find out who a client is on another thread: a bcrypt hash takes a while."""
-        if self._password_threads is None:
-            self._password_threads = ThreadPoolExecutor(PASSWORD_THREADS_MAX, "passwords")
-        return self.loop.run_in_executor(
-            self._password_threads, self.identities.identify, connection, connection.options
-        )
+    # What claims of accounts change
 
-    def _identified_later(
-        self, connection: Connection, found: asyncio.Future[Identity | None], users: Authenticator
-    ) -> None:
-        if connection.closed or found.cancelled():
+    def _claims_changed(self, account: KnownAccount) -> None:
+        if not self.is_serving:
             return
-        if users is not self.identities.authenticator:
-            # The users were reloaded meanwhile; what the old ones say does not count any more.
-            self.authenticate(connection, connection.options)
-            if not self.identities.is_slow:
-                connection.proceed()
-            return
-        if found.exception() is not None:
-            self.log("ERR", f"{connection} - authentication failed: {found.exception()!r}")
-        self._identified(connection, None if found.exception() is not None else found.result())
-        connection.proceed()
+        from penstock.server.claimed_members import look_again_at_members
 
-    def _identified(self, connection: Connection, identity: Identity | None) -> None:
-        rights = self.identities.rights_of(identity)
-        if rights is None:
-            self.refuse_unknown(connection)
-        elif not self.identities.join(connection, rights):
-            connection.refuse(
-                "maximum account active connections exceeded",
-                ClosedReason.MAX_ACCOUNT_CONNECTIONS,
-            )
-        else:
-            connection.admit(rights)
-            self.system.events.connected(connection)
+        self.system.serve_accounts()
+        self.serve_sharing(account.name)
+        found = self.identities.accounts.find(account.name)
+        if self.jetstream is not None and found is not None:
+            self.jetstream.serve_account(found)
+        look_again_at_members(self, account)
 
-    def refuse_unknown(self, connection: Connection) -> None:
-        """Close a connection whose client is nobody that may connect."""
-        who = _named(connection.options)
-        self.log("ERR", f"{connection} - authentication error{who}")
-        connection.refuse("Authorization Violation", ClosedReason.AUTHENTICATION_VIOLATION)
+    def _claims_ended(self, account: KnownAccount) -> None:
+        from penstock.server.claimed_members import let_members_go
+
+        let_members_go(self, account)
+        found = self.identities.accounts.find(account.name)
+        if self.jetstream is not None and found is not None:
+            self.jetstream.serve_account(found)
 
     def left(self, connection: Connection, reason: ClosedReason) -> None:
         """Forget a connection that has closed."""
@@ -350,6 +329,7 @@ class Server:
             self.close_doors()
             port = self.options.http_port or self.options.https_port
             raise _cannot_listen("monitoring", self.options.http_host, port, error) from None
+        self.identities.start(self.loop)
         self.system.start()
         self.serve_sharing()
         try:
@@ -357,18 +337,22 @@ class Server:
         except UsageError:
             self.close_doors()
             raise
+        self.is_serving = True
         for listener in self._listeners:
             listener.start()
 
-    def serve_sharing(self) -> None:
-        """Let pass between accounts what the options say."""
-        accounts = self.options.accounts
-        if self.sharing is None and any(each.imports for each in accounts.values()):
+    def serve_sharing(self, name: str = "") -> None:
+        """Let pass between accounts what the options or claims say, or those of one account."""
+        accounts = self.identities.declared
+        looked_at = (accounts[name],) if name in accounts else accounts.values()
+        if self.sharing is None and any(each.imports for each in looked_at):
             # Most servers share nothing, and start without loading it.
             from penstock.server.sharing import Sharing
 
             self.sharing = Sharing(self)
-        if self.sharing is not None:
+        if self.sharing is not None and name:
+            self.sharing.apply_to(name, accounts)
+        elif self.sharing is not None:
             self.sharing.apply(accounts)
 
     def serve_jetstream(self) -> None:
@@ -424,15 +408,14 @@ class Server:
         self.close_doors()
         await self.monitoring.stop()
         self.system.stop()
+        self.identities.stop()
         if self.jetstream is not None:
             await self.jetstream.finish_requests()
             self.jetstream.stop()
         for connection in self.clients():
             connection.close(ClosedReason.SERVER_SHUTDOWN)
         self.websockets.close()
-        if self._password_threads is not None:
-            self._password_threads.shutdown(wait=False, cancel_futures=True)
-            self._password_threads = None
+        self.admission.close()
         self._stopped.set()
 
     async def wait_stopped(self) -> None:
@@ -447,15 +430,6 @@ class Server:
     async def __aexit__(self, *exception: object) -> None:
         """Stop."""
         await self.stop()
-
-
-def _named(options: ConnectOptions) -> str:
-    """Say who a client that was refused says it is, without anything secret."""
-    if options.nkey:
-        return f" - Nkey {quoted(options.nkey)}"
-    if options.user:
-        return f" - User {quoted(options.user)}"
-    return ' - Token "[REDACTED]"' if options.auth_token else ""
 
 
 def _check_port(what: str, host: str, port: int) -> None:

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.config.options_accounts import AccountOptions
 from penstock.config.options_sharing import ExportOptions, ImportOptions
@@ -46,48 +46,70 @@ _ANSWER_NS_DEFAULT: Final = 120 * 10**9
 _DIGITS: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
+class _Terms(NamedTuple):
+    """What an import goes by: as long as nothing of it changes, it goes on."""
+
+    here: Any
+    there: Any
+    taken: ImportOptions
+    # Of a service.
+    export: ExportOptions | None
+
+
 class Sharing:
     """All imports of a server; see the module."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self._imports: list[StreamImport | ServiceImport] = []
-        self._applied: Mapping[str, tuple[Any, Any]] = {}
+        self._imports: dict[str, dict[_Terms, StreamImport | ServiceImport]] = {}
 
     def apply(self, accounts: Mapping[str, AccountOptions]) -> None:
         """Take over what accounts import; what did not change goes on undisturbed."""
-        wanted = {name: (each.exports, each.imports) for name, each in accounts.items()}
-        if wanted == self._applied:
-            return
-        self.close()
-        self._applied = wanted
-        for name, options in accounts.items():
-            for taken in options.imports:
-                self._start(name, taken, accounts)
+        for name in {**self._imports, **accounts}:
+            self.apply_to(name, accounts)
 
-    def _start(self, name: str, taken: ImportOptions, accounts: Mapping[str, Any]) -> None:
+    def apply_to(self, name: str, accounts: Mapping[str, AccountOptions]) -> None:
+        """Take over what one account imports."""
+        options = accounts.get(name)
+        wanted: dict[_Terms, None] = {}
+        for taken in options.imports if options is not None else ():
+            wanted |= dict.fromkeys(self._terms(name, taken, accounts))
+        going_on = self._imports.setdefault(name, {}) if wanted else self._imports.pop(name, {})
+        for terms in [terms for terms in going_on if terms not in wanted]:
+            going_on.pop(terms).close()
+        for terms in wanted:
+            if terms not in going_on:
+                going_on[terms] = self._start(terms)
+
+    def _terms(
+        self, name: str, taken: ImportOptions, accounts: Mapping[str, AccountOptions]
+    ) -> Iterator[_Terms]:
         known = self.server.identities.accounts
         here, there = known.find(name), known.find(taken.account)
         offered = accounts.get(taken.account)
-        if here is None or there is None or offered is None:
-            return
-        if taken.kind == "stream":
-            self._imports.append(StreamImport(here, there, taken))
-        else:
-            export = _export_of(taken, offered.exports)
-            self._imports.append(ServiceImport(self.server, here, there, taken, export))
+        if here is not None and there is not None and offered is not None:
+            is_stream = taken.kind == "stream"
+            export = None if is_stream else _export_of(taken, offered.exports)
+            yield _Terms(here, there, taken, export)
+
+    def _start(self, terms: _Terms) -> StreamImport | ServiceImport:
+        here, there, taken, export = terms
+        if export is None:
+            return StreamImport(here, there, taken)
+        return ServiceImport(self.server, here, there, taken, export)
 
     def asks_elsewhere(self, account: str, subject: str) -> bool:
         """Tell whether another account answers to a subject of this one."""
-        services = (each for each in self._imports if isinstance(each, ServiceImport))
-        return any(each.is_of(account) and each.takes(subject) for each in services)
+        imports = self._imports.get(account, {}).values()
+        services = (each for each in imports if isinstance(each, ServiceImport))
+        return any(each.takes(subject) for each in services)
 
     def close(self) -> None:
         """Let nothing pass any more."""
-        for each in self._imports:
-            each.close()
-        self._imports = []
-        self._applied = {}
+        for imports in self._imports.values():
+            for each in imports.values():
+                each.close()
+        self._imports = {}
 
 
 class StreamImport:
@@ -156,10 +178,6 @@ class ServiceImport:
         )
         self._subscription = Subscription(_Asking(self._asked), self._naming.pattern, b"1")
         here.sublist.insert(self._subscription)
-
-    def is_of(self, account: str) -> bool:
-        """Tell whether it is an import of an account."""
-        return bool(self._here.name == account)
 
     def takes(self, subject: str) -> bool:
         """Tell whether requests to a subject, or to all of a pattern, go this way."""

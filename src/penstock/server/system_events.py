@@ -150,6 +150,10 @@ class SystemEvents:
         if self._server.options.trace_verbose:
             self._trace(subject, body)
         self._server.hub.publish(sublist, subject, None, b"", body)
+        self.flush_soon()
+
+    def flush_soon(self) -> None:
+        """Send what was published, in the next turn of the loop."""
         if not self._flush_planned:
             # What is told while receivers are being served would otherwise wait for the next one.
             self._flush_planned = True

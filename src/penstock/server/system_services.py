@@ -38,6 +38,7 @@ from penstock.subjects import is_literal, is_subset
 
 if TYPE_CHECKING:
     from penstock.security.permissions import Permissions
+    from penstock.security.token_authenticator import Grant
     from penstock.server.server import Server
 
 T = TypeVar("T")
@@ -125,9 +126,9 @@ class SystemServices:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._source = server.source
-        self._envelope = Envelope(server.source, server.random_bytes)
+        self.envelope = Envelope(server.source, server.random_bytes)
         self._served: dict[str, Any] = {}
-        self.events = SystemEvents(server, self._envelope)
+        self.events = SystemEvents(server, self.envelope)
 
     def start(self) -> None:
         """Take requests, and begin to tell how the server is doing."""
@@ -135,6 +136,14 @@ class SystemServices:
         if system is None:
             return
         self._serve_system(system)
+        if (claimed := self._server.identities.claimed) is not None:
+            # Most servers have no operators, and start without loading what is about them.
+            from penstock.server.claims_services import ClaimsServices
+
+            ClaimsServices(self._server, claimed).start()
+            own = claimed.known(system.name)
+            if own is not None and not own.token:
+                self._server.log("INF", "Using bootstrapping system account")
         self.serve_accounts()
         self.events.start()
 
@@ -177,7 +186,7 @@ class SystemServices:
 
     def _serve_system(self, system: Any) -> None:
         wrapped = {name: self._wrapped(handler) for name, handler in self._pages().items()}
-        wrapped["IDZ"] = lambda request: self._envelope.server_id()
+        wrapped["IDZ"] = lambda request: self.envelope.server_id()
         wrapped["STATSZ"] = self._statsz
         server_id = self._server.server_id
         answering: list[tuple[str, Handler]] = [("$SYS.REQ.SERVER.PING", self._statsz)]
@@ -234,13 +243,13 @@ class SystemServices:
             try:
                 self._check_is_meant(request)
             except UsageError as error:
-                return self._envelope.refusal(400, str(error), asked=False)
+                return self.envelope.refusal(400, str(error), asked=False)
             try:
-                return self._envelope.answer(handler(request))
+                return self.envelope.answer(handler(request))
             except _Unreadable as error:
-                return self._envelope.refusal(400, str(error), asked=False)
+                return self.envelope.refusal(400, str(error), asked=False)
             except UsageError as error:
-                return self._envelope.refusal(500, str(error), asked=True)
+                return self.envelope.refusal(500, str(error), asked=True)
 
         return wrapped
 
@@ -335,8 +344,10 @@ class SystemServices:
         info: dict[str, Any] = {
             "user": self.events.facts(connection).user,
             "account": rights.account_name,
-            "account_name": rights.account_name,
+            "account_name": rights.account.name_tag or rights.account_name,
         }
+        if rights.grant is not None:
+            info |= _claimed(rights.grant, self._server.clock.now_ns())
         if rights.permissions is not None:
             info["permissions"] = _permissions(rights.permissions)
         return info
@@ -347,14 +358,14 @@ class SystemServices:
         try:
             self._check_is_meant(request)
         except UsageError as error:
-            return self._envelope.refusal(400, str(error), asked=False)
-        return self._envelope.statsz()
+            return self.envelope.refusal(400, str(error), asked=False)
+        return self.envelope.statsz()
 
     def _conns(self, request: Request) -> Any:
         account = self._server.identities.accounts.find(request.account)
         if account is None or not account.client_count:
             raise Unanswered
-        return self._envelope.account_connections(self._source.account(account))
+        return self.envelope.account_connections(self._source.account(account))
 
     def _subscribers(self, request: Request) -> Any:
         system = self._server.identities.accounts.system_account
@@ -376,24 +387,24 @@ class SystemServices:
     def _reload(self, request: Request) -> Any:
         if self._server.ask_reload is None:
             reason = "can only reload config when a file is provided using -c or --config"
-            return self._envelope.refusal(500, reason, asked=False)
+            return self.envelope.refusal(500, reason, asked=False)
         self._server.loop.call_soon(self._server.ask_reload)
-        return self._envelope.answer(None)
+        return self.envelope.answer(None)
 
     def _kick(self, request: Request) -> Any:
         connection = self._named_client(request)
         if connection is None:
-            return self._envelope.refusal(500, "no such client or leafnode id", asked=False)
+            return self.envelope.refusal(500, "no such client or leafnode id", asked=False)
         # Not now: the client may be the one whose request is being read.
         self._server.loop.call_soon(connection.close, ClosedReason.KICKED)
-        return self._envelope.answer(None)
+        return self.envelope.answer(None)
 
     def _lame_duck(self, request: Request) -> Any:
         connection = self._named_client(request)
         if connection is None:
-            return self._envelope.refusal(500, "no such client id", asked=False)
+            return self.envelope.refusal(500, "no such client id", asked=False)
         self._server.loop.call_soon(self._server.tell_lame_duck, [connection])
-        return self._envelope.answer(None)
+        return self.envelope.answer(None)
 
     def _named_client(self, request: Request) -> Connection | None:
         if not request.body:
@@ -414,6 +425,14 @@ def _options(request: Request, kind: type[T]) -> T:
         return request.read(kind)
     except UsageError as error:
         raise _Unreadable(str(error)) from None
+
+
+def _claimed(grant: Grant, now_ns: int) -> dict[str, Any]:
+    claims = grant.claims
+    shown_claims: dict[str, Any] = {"user_name": claims.name} if claims.name else {}
+    if claims.expires:
+        shown_claims["expires"] = max(claims.expires - now_ns // 10**9, 0) * 10**9
+    return shown_claims
 
 
 def _permissions(permissions: Permissions) -> dict[str, Any]:

@@ -13,8 +13,6 @@ from penstock.errors import UsageError
 
 def check_available(options: ServerOptions) -> None:
     """Raise UsageError where it could not be told who may connect."""
-    if options.operators or options.trusted_keys:
-        raise UsageError("operators and trusted keys are not available yet")
     needs_proxy = any(user.proxy_required for user in all_users(options))
     if needs_proxy or options.authorization.proxy_required:
         raise UsageError("proxy_required is not available yet")

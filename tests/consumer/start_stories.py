@@ -95,6 +95,31 @@ def the_last_of_each_in_small_bites(life: Life) -> None:
     life.info()
 
 
+def the_last_of_each_where_they_lie_together_and_apart(life: Life) -> None:
+    life.stream()
+    life.publish_all(*"abcdefgabcc", headers=b"NATS/1.0\r\nX: y\r\n\r\n")
+    life.publish_all("h", "i", payload=b"12345")
+    subjects = f"{life.stream_name}.*"
+    life.consumer("each", deliver_policy="last_per_subject", filter_subject=subjects)
+    life.consumer(
+        "heads", deliver_policy="last_per_subject", filter_subject=subjects, headers_only=True
+    )
+    life.consumer(
+        "slow", deliver_policy="last_per_subject", filter_subject=subjects, max_ack_pending=2
+    )
+    life.publish_all("d")
+    for consumer in ("each", "heads"):
+        life.pull({"batch": 2, "no_wait": True}, consumer)
+        life.take(2)
+        life.info(consumer)
+        life.pull({"batch": 20, "no_wait": True}, consumer)
+        life.take(9)
+        life.info(consumer)
+    life.pull(5, "slow")
+    life.take(2)
+    life.info("slow", "num_waiting")
+
+
 def begins_between_times(life: Life) -> None:
     life.stream()
     life.publish_all("a")

@@ -230,7 +230,7 @@ def test_the_file_is_laid_out_as_specified() -> None:
     assert (subjects, expiries, zero) == (4, 2, 0)
     assert struct.unpack_from("<Q", image, 96) == (index.last_checksum,)
     assert image[104:232] == index.header
-    assert image[232:256] == bytes(24)
+    assert image[248:256] == bytes(8)
     sections = 5 * 32 + expiries * 16 + subjects * 24 + text + tombstones + damage
     assert len(image) == FIXED_BYTES + sections + 8
     assert ENTRY_BYTES == 32
@@ -247,6 +247,10 @@ def test_the_file_is_laid_out_as_specified() -> None:
     assert struct.unpack_from("<4I", image, at + 80) == (2, 0, 1, 3)
     assert image[at + 96 : at + 96 + text] == b"orders.eu.1orders.us.1stock"
     assert SequenceSet.decode(image[at + 96 + text :][:tombstones]) == index.tombstones
+    head = image[:232] + image[at + 96 + text : -8]
+    assert struct.unpack_from("<QQ", image, 232) == (
+        xxh64(head), xxh64(image[at : at + 96 + text]),
+    )  # fmt: skip
 
 
 def test_no_bit_of_an_index_file_can_change_unnoticed() -> None:

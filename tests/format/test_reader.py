@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from penstock.errors import CorruptStore, UnsupportedVersion, UsageError, WrongKey
 from penstock.format.block import HEADER_BYTES
+from penstock.format.block_order import TAIL_REASON
 from penstock.format.columns import Message
 from penstock.format.damage import Damage
 from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.format.hashing import xxh64
-from penstock.format.reader import TAIL_REASON, Selection, StreamReader
+from penstock.format.reader import Selection, StreamReader
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from penstock.subjects import SubjectFilter
@@ -325,7 +326,7 @@ def test_an_index_that_cannot_be_used_is_replaced_by_a_walk(
         case "missing":
             index.unlink()
         case "damaged":
-            change(index, 300)
+            change(index, 30)
         case "cut off":
             index.write_bytes(index.read_bytes()[:-1])
         case _:
@@ -341,6 +342,20 @@ def test_an_index_that_cannot_be_used_is_replaced_by_a_walk(
     [check] = [check for check in reader.verify() if check.number == 3]
     assert len(check.notes) == 1
     assert check.damage == []
+
+
+def test_an_index_whose_entries_are_damaged_costs_a_walk_when_they_are_needed(
+    written: Written, tmp_path: Path
+) -> None:
+    path = written.copy(tmp_path)
+    change(path / "000003.idx", 300)
+
+    reader = StreamReader(str(path))
+
+    assert reader.blocks == StreamReader(str(written.path)).blocks
+    wanted = Selection(subjects=SubjectFilter([b"orders.1"]))
+    assert read(reader, wanted) == [m for m in written.messages if m.subject == b"orders.1"]
+    assert reader.damage == []
 
 
 def test_an_index_that_another_block_of_the_number_left_is_not_believed(tmp_path: Path) -> None:
@@ -417,7 +432,8 @@ def test_a_block_under_another_blocks_name_is_not_read_as_that_block(
 def test_a_file_of_a_newer_version_is_refused(written: Written, tmp_path: Path, name: str) -> None:
     path = written.copy(tmp_path)
     data = bytearray((path / name).read_bytes())
-    struct.pack_into("<H", data, 8, 2)
+    newer = struct.unpack_from("<H", data, 8)[0] + 1
+    struct.pack_into("<H", data, 8, newer)
     end = HEADER_BYTES if name.endswith("blk") else len(data)
     struct.pack_into("<Q", data, end - 8, xxh64(data[: end - 8]))
     (path / name).write_bytes(data)
@@ -425,7 +441,7 @@ def test_a_file_of_a_newer_version_is_refused(written: Written, tmp_path: Path, 
     with pytest.raises(UnsupportedVersion) as refusal:
         StreamReader(str(path))
 
-    assert refusal.value.found == 2
+    assert refusal.value.found == newer
 
 
 # Beside a store that goes on

@@ -191,7 +191,8 @@ def test_a_store_with_a_file_of_a_later_version_is_refused_untouched(
         open_golden(path)
 
     assert refusal.value.path.endswith(name)
-    assert (refusal.value.found, refusal.value.supported) == (2, 1)
+    newest = 2 if name.endswith(".idx") else 1
+    assert (refusal.value.found, refusal.value.supported) == (newest + 1, newest)
     after = fingerprints(path)
     after.pop("LOCK", None)
     assert after == before

@@ -11,21 +11,22 @@ those of another than the one waited for are kept, up to a bound.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import socket
 from array import array
 from collections import deque
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
-
-from typing_extensions import Buffer
 
 from penstock.client.address import DEFAULT_PORT, parse_url
 from penstock.client.credentials import NOBODY, Credentials
 from penstock.client.delivered import status_of
 from penstock.client.opening import ClientTls, Terms, open_wire, set_timeout
-from penstock.client.tables import collect, publish_rows
+from penstock.client.rows import RowPublisher, Rows
+from penstock.client.tables import collect
 from penstock.client.wire import Message, Wire
 from penstock.errors import RefusedByServer, UsageError
 from penstock.format.columns import ColumnBuilder
@@ -91,32 +92,35 @@ class Client:
         """Publish one message many times."""
         self._wire.publish_many(subject, payload, count)
 
-    def publish_rows(
-        self,
-        subjects: tuple[Buffer, Buffer],
-        headers: tuple[Buffer, Buffer] | None,
-        payloads: tuple[Buffer, Buffer],
-        *,
-        in_flight: int,
-    ) -> int:
-        """Publish a message for each row of columns, and wait until a stream has taken them all.
+    @contextlib.contextmanager
+    def publishing_rows(self, *, in_flight: int) -> Iterator[RowPublisher]:
+        """Give what publishes rows, up to so many of them without an acknowledgement yet.
 
-        A column is its offsets (int32, one more than rows) and its bytes. Gives how many the
-        streams had already; raises RefusedByServer and UsageError with the row.
+        When the block is left in good order, streams have taken all rows; leaving it raises as
+        publishing does.
         """
         inbox = self.new_inbox()
         sid = self.subscribe(inbox + b".*")
-        try:
-            return publish_rows(
-                self._wire,
-                *subjects,
-                *(headers or (array("i"), b"")),
-                *payloads,
-                inbox,
-                in_flight,
-            )
-        finally:
-            self.unsubscribe(sid)
+        publisher = RowPublisher(self._wire, inbox, in_flight)
+        yield publisher
+        publisher.finish()
+        self.unsubscribe(sid)
+
+    def publish_members(
+        self,
+        rows: Rows,
+        first: int,
+        end: int,
+        *,
+        batch_id: bytes,
+        number: int,
+        inbox: bytes | None = None,
+    ) -> None:
+        """Publish rows as members of an atomic batch, numbered from `number`.
+
+        Nobody answers, or with an `inbox` the server does for each: there, a dot and its number.
+        """
+        rows.put_members(self._wire, first, end, batch_id, number, inbox)
 
     def send(self) -> None:
         """Send what has gathered, and do not wait."""

@@ -27,6 +27,9 @@ from penstock.client.client import Client
 from penstock.client.wire import Message
 from penstock.errors import ApiError, ErrorCode, FormatError, NoAnswer
 
+API_PREFIX = "$JS.API"
+"""Where a server listens for JetStream calls; a domain or another account has its own."""
+
 IN_FLIGHT_MAX = 100
 """Requests that wait for their answers at a time, where there are many to make."""
 
@@ -45,17 +48,18 @@ class Stored:
 class JetStream:
     """JetStream as one client sees it; see the module."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, api_prefix: str = API_PREFIX) -> None:
         self.client = client
+        self.api_prefix = api_prefix
 
     def call(self, name: str, document: object = None) -> dict[str, Any]:
-        """Ask `$JS.API.<name>`; raises ApiError, NoAnswer, FormatError, TimeoutError."""
+        """Ask `$JS.API.<name>`, or below another prefix; raises ApiError, NoAnswer, FormatError, TimeoutError."""
         return self.read(self.client.next_answer(self.begin(name, document)))
 
     def begin(self, name: str, document: object = None) -> bytes:
         """Ask, and do not wait; gives the subject that the answer comes to."""
         body = b"" if document is None else json.dumps(document).encode()
-        subject = f"$JS.API.{name}".encode("utf-8", "surrogateescape")
+        subject = f"{self.api_prefix}.{name}".encode("utf-8", "surrogateescape")
         return self.client.begin_request(subject, body)
 
     def read(self, answer: Message) -> dict[str, Any]:

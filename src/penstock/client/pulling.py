@@ -1,6 +1,6 @@
 """Messages of a consumer pulled into columns, with the next batch asked for ahead.
 
-    pulling = Pulling(client, b"ORDERS", b"reader", 1000, 16 << 20)
+    pulling = Pulling(streams, "ORDERS", "reader", batch=1000, bytes_max=16 << 20)
     while not pulling.collect(builder, last_seq, 10_000, 8 << 20): …
     pulling.end()
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 
-from penstock.client.client import Client
+from penstock.client.jetstream import JetStream
 from penstock.client.wire import Message
 from penstock.errors import RefusedByServer
 from penstock.format.columns import ColumnBuilder
@@ -25,10 +25,11 @@ class Pulling:
     """One consumer being read; see the module."""
 
     def __init__(
-        self, client: Client, stream: bytes, consumer: bytes, batch: int, bytes_max: int
+        self, streams: JetStream, stream: str, consumer: str, *, batch: int, bytes_max: int
     ) -> None:
-        self._client = client
-        self._subject = b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % (stream, consumer)
+        self._client = client = streams.client
+        asked = f"{streams.api_prefix}.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        self._subject = asked.encode("utf-8", "surrogateescape")
         self._batch = batch
         self._bytes_max = bytes_max
         self._inbox = client.new_inbox() + b".pull"

@@ -76,12 +76,14 @@ class Courier:
         pending: Pending,
         now_ns: int,
         targets: list[bytes] | None = None,
+        headers_only: bool = False,
     ) -> int:
         """Send the messages from `cursor` on to `target`; tell why it came to an end.
 
         At most `count_max` messages with a size of `bytes_max` together (-1: any), but a first one
         whatever its size if it `first_goes`; none above `until`. `consumer_seq` is that of the
         first; `num_pending` counts what is wanted from `cursor` on. What is sent is noted as
-        `pending`. Where there are several `targets`, they are sent one message each in turn.
+        `pending`. Where there are several `targets`, they are sent one message each in turn. With
+        `headers_only` the size of a payload is sent instead of it.
         """
         ...

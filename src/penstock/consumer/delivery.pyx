@@ -30,6 +30,11 @@ cdef enum:
     # A receiver with more than this waiting for its socket is given a rest: what is sent to it
     # would only lie in memory.
     BACKLOG_MAX = 4194304
+    FIRST_LINE_BYTES = 10
+    SIZE_HEADER_BYTES = 15
+
+cdef const char* FIRST_LINE = b"NATS/1.0\r\n"
+cdef const char* SIZE_HEADER = b"Nats-Msg-Size: "
 
 
 cdef bytes _show(const Record* record, Frame* frame):
@@ -51,6 +56,31 @@ cdef bytes _show(const Record* record, Frame* frame):
         PyBytes_AS_STRING(joined) + record.headers_size, record.payload, record.payload_size
     )
     return joined
+
+
+cdef bytes _show_size(const Record* record, Frame* frame):
+    # Put a record into a frame without its payload: its headers, and behind them how large that is.
+    cdef const uint8_t* before = <const uint8_t*>FIRST_LINE
+    cdef size_t before_size = FIRST_LINE_BYTES
+    cdef unsigned char digits[NUMBERS_BYTES]
+    cdef size_t digits_size = put_number(digits, record.payload_size)
+    cdef bytes shown
+    cdef char* out
+    # What ends headers, an empty line, comes again behind the size.
+    if record.headers_size > 2:
+        before, before_size = record.headers, record.headers_size - 2
+    frame.headers_size = before_size + SIZE_HEADER_BYTES + digits_size + 4
+    frame.payload_size = frame.headers_size
+    frame.subject = record.subject
+    frame.subject_size = record.subject_size
+    shown = PyBytes_FromStringAndSize(NULL, frame.payload_size)
+    out = PyBytes_AS_STRING(shown)
+    frame.payload = <const uint8_t*>out
+    memcpy(out, before, before_size)
+    memcpy(out + before_size, SIZE_HEADER, SIZE_HEADER_BYTES)
+    memcpy(out + before_size + SIZE_HEADER_BYTES, digits, digits_size)
+    memcpy(out + before_size + SIZE_HEADER_BYTES + digits_size, b"\r\n\r\n", 4)
+    return shown
 
 
 RUN_END = 0
@@ -117,13 +147,15 @@ cdef class Courier:
     def run(self, Outtake outtake not None, bytes target not None, SubjectFilter subjects, *,
             uint64_t cursor, uint64_t until, int64_t count_max, int64_t bytes_max,
             bint first_goes, uint64_t consumer_seq, uint64_t num_pending,
-            Pending pending not None, int64_t now_ns, list targets=None):
+            Pending pending not None, int64_t now_ns, list targets=None,
+            bint headers_only=False):
         """Send the messages from `cursor` on to `target`; tell why it came to an end.
 
         At most `count_max` messages with a size of `bytes_max` together (-1: any), but a first one
         whatever its size if it `first_goes`; none above `until`. `consumer_seq` is that of the
         first; `num_pending` counts what is wanted from `cursor` on. What is sent is noted as
-        `pending`. Where there are several `targets`, they are sent one message each in turn.
+        `pending`. Where there are several `targets`, they are sent one message each in turn. With
+        `headers_only` the size of a payload is sent instead of it.
         """
         cdef Matches found = self.sublist.match(target, len(target))
         cdef list in_turn = None
@@ -159,7 +191,10 @@ cdef class Courier:
                 frame.reply_size = self._write_reply(
                     1, outtake.seq, consumer_seq, outtake.record.timestamp_ns, num_pending
                 )
-                _joined = _show(&outtake.record, &frame)
+                if headers_only:
+                    _joined = _show_size(&outtake.record, &frame)
+                else:
+                    _joined = _show(&outtake.record, &frame)
                 size = frame.subject_size + frame.reply_size + frame.payload_size
                 if 0 <= bytes_max < self.sent_bytes + size and (self.sent or not first_goes):
                     return RUN_BYTES

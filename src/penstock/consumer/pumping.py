@@ -3,8 +3,8 @@
 A turn of a consumer sends up to some number of messages to where they are wanted, and goes on
 later if there is more. What must be delivered again goes first, then what was chosen when the
 consumer was made, then what is at its cursor. A run of compiled code sends whatever wants nothing
-special; the rest is sent one by one: with the headers only, with one more header, at the pace at
-which it was stored, within a rate, or where the stream waits for each single message.
+special; the rest is sent one by one: with one more header, at the pace at which it was stored,
+within a rate, or where the stream waits for each single message.
 
 One thread: the event loop's.
 """
@@ -33,6 +33,7 @@ from penstock.stream.headers import with_added, with_value
 if TYPE_CHECKING:
     from penstock.consumer.consumer import Consumer
     from penstock.consumer.key_order import KeyOrder
+    from penstock.subjects import SubjectFilter
 
 SIZE_HEADER = b"Nats-Msg-Size"
 _BEHIND_NS = 5_000_000
@@ -86,10 +87,8 @@ class Pump:
             burst_bytes=size_max if size_max > 0 else consumer.host.payload_bytes_max,
         )
         awaits_each = consumer.stream.config.retention is not RetentionPolicy.LIMITS
-        self._is_special = (
-            config.headers_only
-            or bool(config.rate_limit_bps)
-            or (awaits_each and consumer.pending.expects_none)
+        self._is_special = bool(config.rate_limit_bps) or (
+            awaits_each and consumer.pending.expects_none
         )
 
     # A turn
@@ -140,9 +139,10 @@ class Pump:
             return None
         if consumer.keys is not None:
             return self._send_by_key(consumer.keys, demand, now_ns)
+        is_plain = not self._is_special and demand.header is None
         if consumer.chosen:
-            return self._send_chosen(demand, now_ns)
-        if self._is_special or demand.header is not None or self._is_replaying:
+            return self._send_chosen(demand, count if is_plain else 1, now_ns)
+        if not is_plain or self._is_replaying:
             return self._send_next(demand, now_ns)
         return self._run(demand, count, now_ns)
 
@@ -155,15 +155,34 @@ class Pump:
         until = consumer.stream.store.durable_seq
         if consumer.cursor > until:
             return None
+        outcome = self._carry(demand, consumer.subjects, consumer.cursor, until, count, now_ns)
+        courier = consumer.courier
+        consumer.cursor = courier.cursor
+        consumer.counting.delivered(courier.sent, courier.cursor)
+        sent = self._note_run(outcome, now_ns)
+        if outcome == RUN_UNREAD:
+            return sent or self._send_next(demand, now_ns)
+        return None if outcome in (RUN_BEHIND, RUN_END) else sent
+
+    def _carry(
+        self,
+        demand: Demand,
+        subjects: SubjectFilter | None,
+        cursor: int,
+        until: int,
+        count: int,
+        now_ns: int,
+    ) -> int:
+        """Have compiled code send messages; tell why it came to an end."""
+        consumer = self._consumer
         limit = consumer.config.max_ack_pending
         if limit > 0 and not consumer.pending.expects_none:
             count = min(count, limit - len(consumer.pending))
-        courier = consumer.courier
-        outcome = courier.run(
+        return consumer.courier.run(
             consumer.consumers.outtake,
             demand.target,
-            consumer.subjects,
-            cursor=consumer.cursor,
+            subjects,
+            cursor=cursor,
             until=until,
             count_max=count,
             bytes_max=demand.bytes_max,
@@ -173,10 +192,14 @@ class Pump:
             pending=consumer.pending,
             now_ns=now_ns,
             targets=demand.targets,
+            headers_only=consumer.config.headers_only,
         )
+
+    def _note_run(self, outcome: int, now_ns: int) -> int:
+        """Tell the outlet what a run came to; give how many messages were sent."""
+        consumer = self._consumer
+        courier = consumer.courier
         sent = courier.sent
-        consumer.cursor = courier.cursor
-        consumer.counting.delivered(sent, courier.cursor)
         if sent:
             self._note(sent, courier.sent_bytes, now_ns)
         if outcome == RUN_BYTES and not sent:
@@ -184,13 +207,8 @@ class Pump:
         elif outcome == RUN_NOBODY:
             if not sent or consumer.outlet.is_wanting:
                 consumer.outlet.nobody()
-        elif outcome == RUN_UNREAD:
-            return sent or self._send_next(demand, now_ns)
         elif outcome == RUN_BEHIND:
             self._not_before_ns = now_ns + _BEHIND_NS
-            return None
-        elif outcome == RUN_END:
-            return None
         return sent
 
     def _note(self, count: int, size: int, now_ns: int) -> None:
@@ -228,17 +246,43 @@ class Pump:
             return 1
         return 0
 
-    def _send_chosen(self, demand: Demand, now_ns: int) -> int | None:
+    def _send_chosen(self, demand: Demand, count: int, now_ns: int) -> int | None:
         consumer = self._consumer
-        seq = consumer.chosen[-1]
-        if seq > consumer.stream.store.durable_seq:
+        chosen = consumer.chosen
+        seq = chosen[-1]
+        durable_seq = consumer.stream.store.durable_seq
+        if seq > durable_seq:
             return None
+        # Those that follow each other in the stream go together.
+        together = 1
+        while together < min(count, len(chosen)) and chosen[-1 - together] == seq + together:
+            together += 1
+        last_seq = min(seq + together - 1, durable_seq)
+        if last_seq > seq:
+            sent = self._run_chosen(demand, seq, last_seq, now_ns)
+            if sent != 0:
+                return sent
+        return self._send_one_chosen(demand, now_ns)
+
+    def _run_chosen(self, demand: Demand, seq: int, last_seq: int, now_ns: int) -> int | None:
+        """Send chosen messages that follow each other; 0 where the first must go by itself."""
+        consumer = self._consumer
+        count = last_seq - seq + 1
+        outcome = self._carry(demand, None, seq, last_seq, count, now_ns)
+        while consumer.chosen and consumer.chosen[-1] < consumer.courier.cursor:
+            consumer.chosen.pop()
+        sent = self._note_run(outcome, now_ns)
+        if outcome == RUN_UNREAD:
+            return sent
+        return None if outcome == RUN_BEHIND else max(sent, 1)
+
+    def _send_one_chosen(self, demand: Demand, now_ns: int) -> int | None:
+        consumer = self._consumer
+        seq = consumer.chosen.pop()
         try:
             message = consumer.stream.store.load(seq)
         except (RecordNotFound, CorruptStore):
-            consumer.chosen.pop()
             return 0
-        consumer.chosen.pop()
         if self._send(message, demand, 1, now_ns):
             self._note_one(message, now_ns)
         else:

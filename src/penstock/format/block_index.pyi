@@ -11,6 +11,9 @@ MAGIC: bytes
 VERSION: int
 FIXED_BYTES: int
 ENTRY_BYTES: int
+HEAD_BYTES: int
+SUBJECT_BYTES: int
+EXPIRY_BYTES: int
 
 @disjoint_base
 class BlockIndex:
@@ -145,3 +148,10 @@ class BlockIndex:
         Raises CorruptStore, or UnsupportedVersion where the file is newer.
         """
         ...
+
+def count_matching(sections: bytes, subject_count: int, subject_filter: SubjectFilter) -> int:
+    """Give how many entries a filter wants, by the subject sections of an index file alone.
+
+    Raises FormatError where they point outside themselves; their checksum is the caller's.
+    """
+    ...

@@ -28,10 +28,14 @@ from penstock.format.wire cimport get_u64, put_u64
 from penstock.subjects cimport SubjectFilter
 
 from penstock.format.damage import decode_damage, encode_damage
+from penstock.format.hashing import xxh64
 
 MAGIC = b"PNSTKIDX"
-VERSION = 1
+VERSION = 2
 FIXED_BYTES = 256
+HEAD_BYTES = 232
+SUBJECT_BYTES = sizeof(LocalSubject) + 4
+EXPIRY_BYTES = sizeof(Expiry)
 ENTRY_BYTES = sizeof(Entry)
 _FIXED = struct.Struct("<8sHHIIIQQQqqQIIIIIIQ128s")
 
@@ -43,6 +47,8 @@ cdef extern from "stdlib.h" nogil:
 
 
 cdef uint64_t DELTA_MAX = 0xFFFFFFFF
+cdef size_t HEAD_CHECKSUM_AT = HEAD_BYTES
+cdef size_t SUBJECTS_CHECKSUM_AT = HEAD_BYTES + 8
 
 
 cdef struct Names:
@@ -103,6 +109,14 @@ cdef bint _mark_prefixed(
             out[index.order[middle]] = 1
             some = True
     return some
+
+
+cdef bint _is_inside(BlockIndex index, uint32_t place) noexcept nogil:
+    # Whether a subject's name lies in the text, and its place in the order among the subjects.
+    return (
+        <uint64_t>index.subjects[place].text_at + index.subjects[place].text_size
+        <= index.text_bytes and index.order[place] < index.subject_count
+    )
 
 
 # Not cleared by the garbage collector: what is freed at the end depends on `owner`.
@@ -499,12 +513,16 @@ cdef class BlockIndex:
         image = PyBytes_FromStringAndSize(NULL, size + 8)
         cdef uint8_t* start = <uint8_t*>PyBytes_AS_STRING(image)
         cdef uint8_t* p = start
+        cdef uint8_t* subjects
         p = _put(p, PyBytes_AS_STRING(fixed), FIXED_BYTES)
         p = _put(p, self.entries, self.count * sizeof(Entry))
         p = _put(p, self.expiries, self.expiry_count * sizeof(Expiry))
+        subjects = p
         p = _put(p, self.subjects, self.subject_count * sizeof(LocalSubject))
         p = _put(p, self.order, <size_t>self.subject_count * 4)
         p = _put(p, self.text, self.text_bytes)
+        put_u64(start + HEAD_CHECKSUM_AT, xxh64(fixed[:HEAD_BYTES] + tombstones + damage))
+        put_u64(start + SUBJECTS_CHECKSUM_AT, xxh64_raw(subjects, p - subjects, 0))
         p = _put(p, PyBytes_AS_STRING(tombstones), len(tombstones))
         p = _put(p, PyBytes_AS_STRING(damage), len(damage))
         put_u64(p, xxh64_raw(start, size, 0))
@@ -522,7 +540,7 @@ cdef class BlockIndex:
             raise CorruptStore(path, 0, "not a block index")
         if get_u64(start + size - 8) != xxh64_raw(start, size - 8, 0):
             raise CorruptStore(path, 0, "block index checksum differs")
-        if int.from_bytes(data[8:10], "little") != VERSION:
+        if not 1 <= int.from_bytes(data[8:10], "little") <= VERSION:
             raise UnsupportedVersion(path, int.from_bytes(data[8:10], "little"), VERSION)
         return BlockIndex._look_into(data, path)
 
@@ -576,11 +594,36 @@ cdef class BlockIndex:
                 return False
         for place in range(self.subject_count):
             if (
-                <uint64_t>self.subjects[place].text_at + self.subjects[place].text_size
-                > self.text_bytes
-                or self.subjects[place].first >= self.count
+                not _is_inside(self, place) or self.subjects[place].first >= self.count
                 or self.subjects[place].last >= self.count
-                or self.order[place] >= self.subject_count
             ):
                 return False
         return True
+
+
+def count_matching(bytes sections not None, uint32_t subject_count, subject_filter):
+    """Give how many entries a filter wants, by the subject sections of an index file alone.
+
+    Raises FormatError where they point outside themselves; their checksum is the caller's.
+    """
+    cdef BlockIndex index = BlockIndex.__new__(BlockIndex)
+    cdef const uint8_t* start = sections
+    cdef size_t fixed = <size_t>subject_count * SUBJECT_BYTES
+    cdef uint32_t place
+    cdef bytes wanted
+    if fixed > <size_t>len(sections):
+        raise FormatError("the subjects of an index are cut short")
+    index.owner = sections
+    index.subject_count = subject_count
+    index.subjects = <LocalSubject*>start
+    index.order = <uint32_t*>(start + <size_t>subject_count * sizeof(LocalSubject))
+    index.text = <uint8_t*>(start + fixed)
+    index.text_bytes = len(sections) - fixed
+    for place in range(subject_count):
+        if not _is_inside(index, place):
+            raise FormatError("the subjects of an index point outside it")
+    # The index has no entries here, so nothing else may be asked of it than this.
+    wanted = index.wanted_subjects(subject_filter)
+    if not wanted:
+        return 0
+    return index.count_entries(0, <const uint8_t*>PyBytes_AS_STRING(wanted), NULL)

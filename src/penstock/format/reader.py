@@ -12,6 +12,7 @@ Read-only: it takes no lock and never opens a file for writing. One thread at a 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import msgspec
@@ -20,27 +21,28 @@ from penstock.errors import CorruptStore, FormatError, UsageError
 from penstock.format.block import (
     HEADER_BYTES,
     BlockHeader,
-    correct_block_header,
     decode_block_header,
     encode_block_header,
 )
+from penstock.format.block_folder import BlockFolder, Found, Unfinished, Walked
 from penstock.format.block_index import BlockIndex
 from penstock.format.block_keys import unsealer
+from penstock.format.block_order import TAIL_REASON, ends_early, follows, tail_damage
 from penstock.format.block_walker import BlockWalker
 from penstock.format.columns import ColumnBatch, ColumnBuilder
 from penstock.format.damage import Damage
 from penstock.format.envelope import StoreKey
-from penstock.format.files import LocalFolder, ReadableFile, ReadableFolder
+from penstock.format.files import ReadableFile, ReadableFolder
 from penstock.format.index_picks import IndexPicks
-from penstock.format.layout import block_name, block_number, index_name
+from penstock.format.layout import block_name, index_name
 from penstock.format.record import DELETED
 from penstock.format.sequence_set import SequenceSet
-from penstock.format.subject_table import SubjectTable
 from penstock.subjects import SubjectFilter
 
 SEQ_MAX = 2**64 - 1
 TIME_MIN = -(2**63)
 TIME_MAX = 2**63 - 1
+BLOCK_MAX = 2**32 - 1
 LOOKS_MAX = 8
 """How often a directory is listed again that has new blocks each time."""
 
@@ -50,7 +52,9 @@ PICKED_PART = 8
 PICKED_GAP_BYTES = 4096
 """Records that lie as close as this are read together."""
 
-TAIL_REASON = "no whole record up to the end"
+INDEX_MISSING = "index missing: it is rebuilt when the store is opened"
+INDEX_OLD = "index of another generation: it is rebuilt when opened"
+UNFINISHED = "begun and not finished"
 
 
 class BlockInfo(msgspec.Struct, frozen=True):
@@ -100,21 +104,7 @@ class BlockCheck(msgspec.Struct):
     """Bytes after the last whole record: torn, or being written right now."""
 
 
-class _Found(msgspec.Struct, frozen=True):
-    """A block as it was found: by its index where that fits, else by a walk."""
-
-    header: BlockHeader
-    index: BlockIndex
-    sealed: bool
-    tail_bytes: int = 0
-    """What a walk found after the last whole record."""
-
-
-class _Unfinished(CorruptStore):
-    """A block file that is shorter than a header: of the newest block, it is being begun."""
-
-
-class StreamReader:
+class StreamReader(BlockFolder):
     """A stream's directory, read-only; see the module."""
 
     def __init__(
@@ -133,10 +123,12 @@ class StreamReader:
         self._take_stock()
 
     def _begin(self, folder: ReadableFolder | str, stream: str, key: StoreKey | None) -> None:
-        self.folder = LocalFolder(folder) if isinstance(folder, str) else folder
-        self.damage: list[Damage] = []
+        super().__init__(folder)
         self.removed = SequenceSet()
         self.blocks: list[BlockInfo] = []
+        self.gone: list[BlockInfo] = []
+        """Blocks that were to be read and were not there any more."""
+
         self._stream = stream.encode()
         self._key = key
 
@@ -157,22 +149,15 @@ class StreamReader:
         reader.removed = removed
         return reader
 
-    def _block_numbers(self) -> list[int]:
-        return sorted(
-            number
-            for name in self.folder.list_names()
-            if (number := block_number(name)) is not None
-        )
-
     def _take_stock(self) -> None:
         # Beside a writer blocks come and go. A tombstone may have moved on into a block that was
         # not listed yet, and a block that was the last may have been finished: so it is looked
         # again until no new block has appeared. A writer that makes blocks faster than they are
         # looked at does not hold us for ever: what came last is then for the next reader.
         listed: set[int] = set()
-        found: dict[int, _Found] = {}
+        found: dict[int, Found] = {}
         for _ in range(LOOKS_MAX):
-            numbers = self._block_numbers()
+            numbers = self.block_numbers()
             if listed.issuperset(numbers):
                 break
             listed.update(numbers)
@@ -183,24 +168,24 @@ class StreamReader:
         for place, block in enumerate(blocks):
             self._add_block(block, blocks[place + 1] if place + 1 < len(blocks) else None)
 
-    def _look_at(self, number: int, found: dict[int, _Found], *, newest: bool) -> None:
+    def _look_at(self, number: int, found: dict[int, Found], *, newest: bool) -> None:
         try:
-            found[number] = self._find(number)
+            found[number] = self.find(number)
         except FileNotFoundError:
             found.pop(number, None)
         except CorruptStore as error:
-            if not (newest and isinstance(error, _Unfinished)):
-                self._report(Damage(number, 0, 0, error.reason, 1, 0))
+            if not (newest and isinstance(error, Unfinished)):
+                self.report(Damage(number, 0, 0, error.reason, 1, 0))
 
-    def _add_block(self, found: _Found, following: _Found | None) -> None:
-        index = found.index
+    def _add_block(self, found: Found, following: Found | None) -> None:
+        index = found.head
         self.removed.update(index.tombstones)
         for damage in index.damage:
-            self._report(damage)
+            self.report(damage)
         if following is not None:
             header = following.header
-            if _ends_early(found, header.number, header.base_seq):
-                self._report(_tail_damage(index, found.tail_bytes, header.base_seq - 1))
+            if ends_early(found.header, found.head, found.tail_bytes, header):
+                self.report(tail_damage(index, found.tail_bytes, header.base_seq - 1))
         self.blocks.append(
             BlockInfo(
                 index.number,
@@ -220,92 +205,12 @@ class StreamReader:
     def _is_known(self, block: int, offset: int) -> bool:
         return any((each.block, each.offset) == (block, offset) for each in self.damage)
 
-    def _report(self, damage: Damage) -> None:
-        if damage not in self.damage:
-            self.damage.append(damage)
-
     @property
     def last_seq(self) -> int:
         """The highest sequence that any block accounts for; 0 for an empty stream."""
         return max((block.last_seq for block in self.blocks), default=0)
 
-    def read_file(self, name: str) -> bytes:
-        """Give a whole file of the directory; raises FileNotFoundError."""
-        file = self.folder.open(name)
-        try:
-            return file.read_at(0, file.size())
-        finally:
-            file.close()
-
-    def load_index(self, number: int) -> BlockIndex:
-        """Give a block's index, removed messages included, walking the block where it has none.
-
-        Raises FileNotFoundError where the block is gone, CorruptStore where its header is.
-        """
-        return self._find(number).index
-
-    def _path(self, number: int) -> str:
-        return f"{self.folder.path}/{block_name(number)}"
-
-    def _index_file(self, number: int) -> BlockIndex | None:
-        """Give what the index file says, or None where it is missing or damaged."""
-        try:
-            return BlockIndex.load(self.read_file(index_name(number)), index_name(number))
-        except (FileNotFoundError, CorruptStore):
-            return None
-
-    def _header(self, number: int, head: bytes, index: BlockIndex | None) -> BlockHeader:
-        """Read a block's header; a damaged one is reported and mended, by the index or alone."""
-        path = self._path(number)
-        try:
-            header = decode_block_header(head, path)
-            reason = f"the header says block {header.number}"
-        except CorruptStore as error:
-            header, reason = None, error.reason
-        if header is not None and header.number == number:
-            return header
-        if index is not None and index.number == number:
-            mended: BlockHeader | None = decode_block_header(index.header, path)
-        else:
-            mended = correct_block_header(head, path)
-        if mended is None or mended.number != number:
-            kind = _Unfinished if len(head) < HEADER_BYTES else CorruptStore
-            raise kind(path, 0, reason)
-        self._report(Damage(number, 0, HEADER_BYTES, reason, 1, 0))
-        return mended
-
-    def _find(self, number: int) -> _Found:
-        file = self.folder.open(block_name(number))
-        try:
-            head = file.read_at(0, HEADER_BYTES)
-        finally:
-            file.close()
-        index = self._index_file(number)
-        header = self._header(number, head, index)
-        # An index fits one generation of one block, whose header it repeats. Another block may
-        # have had the number before, and a rewrite may have overtaken its index.
-        if index is not None and index.header == encode_block_header(header):
-            return _Found(header, index, sealed=True)
-        return self._walk(number)[0]
-
-    def _walk(self, number: int) -> tuple[_Found, BlockWalker, bytes]:
-        data = self.read_file(block_name(number))
-        head = data[:HEADER_BYTES]
-        header = self._header(number, head, self._index_file(number))
-        walker = BlockWalker(data, block=number, seed=header.seed, base_seq=header.base_seq)
-        index = BlockIndex(number, header.generation, header.base_seq, head, SubjectTable())
-        walker.index_into(index)
-        # Only a sealed block is ever rewritten.
-        found = _Found(header, index, header.generation > 0, len(data) - walker.whole_bytes)
-        return found, walker, data
-
     # Messages
-
-    def candidates(self, wanted: Selection) -> list[BlockInfo]:
-        """Give the blocks that can hold a wanted message, without touching their data."""
-        return [
-            block for block in self.in_range(wanted) if self._has_subject(block, wanted.subjects)
-        ]
 
     def in_range(self, wanted: Selection) -> list[BlockInfo]:
         """Give the blocks that can hold a message of the wanted sequences and times."""
@@ -319,11 +224,19 @@ class StreamReader:
             and block.last_time_ns >= wanted.first_ns
         ]
 
-    def _has_subject(self, block: BlockInfo, subjects: SubjectFilter | None) -> bool:
-        if subjects is None or subjects.everything:
-            return True
-        index = self._fitting_index(block)
-        return index is None or index.count_matching(subjects) > 0
+    def candidates(self, wanted: Selection) -> Iterator[tuple[BlockInfo, int]]:
+        """Give the blocks that can hold a wanted message, and how many at most, by their indexes.
+
+        Removed messages are counted as well, and so are those of other sequences and times.
+        """
+        subjects = wanted.subjects
+        for block in self.in_range(wanted):
+            count: int | None = block.count
+            if block.sealed and subjects is not None and not subjects.everything:
+                with contextlib.suppress(FileNotFoundError):
+                    count = self.count_wanted(block.number, subjects)
+            if count is None or count > 0:
+                yield block, block.count if count is None else count
 
     def batches(self, wanted: Selection | None = None) -> Iterator[ColumnBatch]:
         """Yield the wanted live messages, block after block, in order of sequence."""
@@ -345,7 +258,7 @@ class StreamReader:
 
     def _fitting_index(self, block: BlockInfo) -> BlockIndex | None:
         """Give the index of a sealed block as it was found, or None where it has changed."""
-        index = self._index_file(block.number) if block.sealed else None
+        index = self.index_file(block.number) if block.sealed else None
         if index is None or (index.generation, index.base_seq, index.block_bytes) != (
             block.generation,
             block.base_seq,
@@ -393,8 +306,8 @@ class StreamReader:
     def _pick(
         self, file: ReadableFile, number: int, picks: IndexPicks, wanted: Selection
     ) -> Iterator[ColumnBatch]:
-        header = decode_block_header(file.read_at(0, HEADER_BYTES), self._path(number))
-        unseal = unsealer(header, self._stream, self._key, self._path(number))
+        header = decode_block_header(file.read_at(0, HEADER_BYTES), self.path(number))
+        unseal = unsealer(header, self._stream, self._key, self.path(number))
         builder = ColumnBuilder(headers=wanted.headers, payloads=wanted.payloads)
         for offset, size, first, end in picks.stretches(
             PICKED_GAP_BYTES, wanted.bytes_max, wanted.rows_max
@@ -413,9 +326,10 @@ class StreamReader:
         try:
             data = self.read_file(block_name(block.number))
         except FileNotFoundError:
+            self.gone.append(block)
             return
-        header = self._header(block.number, data[:HEADER_BYTES], self._index_file(block.number))
-        unseal = unsealer(header, self._stream, self._key, self._path(block.number))
+        header = self.header(block.number, data[:HEADER_BYTES], self.index_file(block.number))
+        unseal = unsealer(header, self._stream, self._key, self.path(block.number))
         walker = BlockWalker(data, block=block.number, seed=header.seed, base_seq=header.base_seq)
         builder = ColumnBuilder(headers=wanted.headers, payloads=wanted.payloads)
         more = True
@@ -435,7 +349,7 @@ class StreamReader:
             if builder.count:
                 yield builder.take(block.number)
         for damage in walker.damage:
-            self._report(damage)
+            self.report(damage)
         if (
             walker.offset >= len(data)
             and walker.whole_bytes < block.bytes
@@ -443,7 +357,7 @@ class StreamReader:
             and not self._is_known(block.number, walker.whole_bytes)
         ):
             size = max(block.bytes, len(data)) - walker.whole_bytes
-            self._report(
+            self.report(
                 Damage(
                     block.number,
                     walker.whole_bytes,
@@ -456,75 +370,91 @@ class StreamReader:
 
     # Verifying
 
-    def verify(self) -> Iterator[BlockCheck]:
-        """Read every byte of every block and compare it with its index; one result a block."""
-        previous: BlockIndex | None = None
-        numbers = self._block_numbers()
-        for number in numbers:
+    def verify(self, first_block: int = 0, last_block: int = BLOCK_MAX) -> Iterator[BlockCheck]:
+        """Read every byte of every block and compare it with its index; one result a block.
+
+        The numbers bound the blocks that are read, so that several processes can share the work;
+        a reader needs no stock of the directory for that.
+        """
+        numbers = self.block_numbers()
+        wanted = [number for number in numbers if first_block <= number <= last_block]
+        before = [number for number in numbers if number < first_block]
+        previous = self.index_file(before[-1]) if before else None
+        for place, number in enumerate(wanted, len(before)):
             check = BlockCheck(number)
+            later = numbers[place + 1 :]
             try:
-                previous = self._verify_block(check, previous, last=number == numbers[-1])
+                previous = self._verify_block(check, previous, later)
             except FileNotFoundError:
                 continue
             except CorruptStore as error:
                 previous = None
-                if number == numbers[-1] and isinstance(error, _Unfinished):
-                    check.notes.append("begun and not finished")
+                if not later and isinstance(error, Unfinished):
+                    check.notes.append(UNFINISHED)
                 else:
                     check.damage.append(Damage(number, error.offset, 0, error.reason, 1, 0))
             for damage in check.damage:
-                self._report(damage)
+                self.report(damage)
             yield check
 
     def _verify_block(
-        self, check: BlockCheck, previous: BlockIndex | None, *, last: bool
+        self, check: BlockCheck, previous: BlockIndex | None, later: list[int]
     ) -> BlockIndex:
         sound = self._verify_sealed(check, previous)
         if sound is not None:
             return sound
-        found, walker, data = self._walk(check.number)
-        check.bytes = len(data)
-        check.messages = found.index.count
+        walked = self.walk(check.number)
+        found, walker = walked.found, walked.walker
+        check.bytes = len(walked.data)
+        check.messages = walked.index.count
         check.damage += walker.damage
         check.tail_bytes = found.tail_bytes
-        unsealer(found.header, self._stream, self._key, self._path(check.number))
-        if previous is not None and not _follows(found.header, previous):
+        unsealer(found.header, self._stream, self._key, self.path(check.number))
+        if previous is not None and not follows(found.header, previous):
             check.notes.append(f"does not follow on the end of block {previous.number}")
-        index = self._compare_index(check, found, last=last)
-        following = next((block for block in self.blocks if block.number > check.number), None)
+        index = self._compare_index(check, walked, last=not later)
+        following = None if index is not None else self._next_header(later)
         if index is not None:
             end = max(check.bytes, index.block_bytes)
             if end > walker.whole_bytes:
                 lost = end - walker.whole_bytes
-                check.damage.append(_tail_damage(found.index, lost, index.last_seq))
-        elif following is not None and _ends_early(found, following.number, following.base_seq):
+                check.damage.append(tail_damage(walked.index, lost, index.last_seq))
+        elif following is not None and ends_early(
+            found.header, found.head, found.tail_bytes, following
+        ):
             last_seq = following.base_seq - 1
-            check.damage.append(_tail_damage(found.index, found.tail_bytes, last_seq))
-        return found.index
+            check.damage.append(tail_damage(walked.index, found.tail_bytes, last_seq))
+        return walked.index
+
+    def _next_header(self, later: list[int]) -> BlockHeader | None:
+        for number in later:
+            with contextlib.suppress(FileNotFoundError, CorruptStore):
+                return decode_block_header(self.header_bytes(number), self.path(number))
+        return None
 
     def _verify_sealed(self, check: BlockCheck, previous: BlockIndex | None) -> BlockIndex | None:
         """Verify a sealed block against its index in one walk; None where that is not enough."""
-        index = self._index_file(check.number)
+        index = self.index_file(check.number)
         if index is None:
             return None
         data = self.read_file(block_name(check.number))
         try:
-            header = decode_block_header(data[:HEADER_BYTES], self._path(check.number))
+            header = decode_block_header(data[:HEADER_BYTES], self.path(check.number))
         except CorruptStore:
             return None
         if index.header != data[:HEADER_BYTES] or (
-            previous is not None and not _follows(header, previous)
+            previous is not None and not follows(header, previous)
         ):
             return None
         walker = BlockWalker(data, block=check.number, seed=header.seed, base_seq=header.base_seq)
         if not walker.agrees_with(index):
             return None
-        unsealer(header, self._stream, self._key, self._path(check.number))
+        unsealer(header, self._stream, self._key, self.path(check.number))
         check.bytes = len(data)
         check.messages = index.count
         return index
 
-    def _compare_index(self, check: BlockCheck, found: _Found, *, last: bool) -> BlockIndex | None:
+    def _compare_index(self, check: BlockCheck, walked: Walked, *, last: bool) -> BlockIndex | None:
         """Note what is wrong with a block's index; give it where it fits the block."""
         name = index_name(check.number)
         try:
@@ -532,17 +462,17 @@ class StreamReader:
             index = BlockIndex.load(image, name)
         except FileNotFoundError:
             if not last:
-                check.notes.append("index missing: it is rebuilt when the store is opened")
+                check.notes.append(INDEX_MISSING)
             return None
         except CorruptStore as error:
             check.notes.append(f"index damaged: {error}")
             return None
-        if index.header != encode_block_header(found.header):
-            check.notes.append("index of another generation: it is rebuilt when opened")
+        if index.header != encode_block_header(walked.found.header):
+            check.notes.append(INDEX_OLD)
             return None
-        found.index.freeze()
-        whole = not check.damage and not found.tail_bytes
-        if whole and found.index.encode() != image and self._disagree(index, found.index):
+        walked.index.freeze()
+        whole = not check.damage and not check.tail_bytes
+        if whole and walked.index.encode() != image and self._disagree(index, walked.index):
             check.notes.append("index and block disagree")
         return index
 
@@ -552,31 +482,3 @@ class StreamReader:
             return True
         pairs = ((index.entry(place), walked.entry(place)) for place in range(index.count))
         return any(one != other and not other[5] & DELETED for one, other in pairs)
-
-
-def _ends_early(found: _Found, next_number: int, next_base_seq: int) -> bool:
-    """Tell whether a block lacks records that it had when the next one was begun."""
-    if found.tail_bytes:
-        return True
-    # As first written, a block accounts for every sequence up to the next one's base.
-    return (
-        found.header.generation == 0
-        and found.header.number + 1 == next_number
-        and found.index.last_seq + 1 < next_base_seq
-    )
-
-
-def _follows(header: BlockHeader, previous: BlockIndex) -> bool:
-    """Tell whether a block was begun after the last record of the one before."""
-    if previous.generation or header.previous_checksum in (0, previous.last_checksum):
-        return True
-    if not previous.count:
-        return False
-    # An erased record has another checksum than it had then.
-    _, offset, length, _, _, flags, _ = previous.entry(previous.count - 1)
-    return offset + length == previous.block_bytes and flags & DELETED != 0
-
-
-def _tail_damage(index: BlockIndex, size: int, last_seq: int) -> Damage:
-    """Tell of the end of a block whose records are lost, up to a sequence."""
-    return Damage(index.number, index.block_bytes, size, TAIL_REASON, index.last_seq + 1, last_seq)

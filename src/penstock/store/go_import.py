@@ -183,7 +183,7 @@ def _raw_messages(batch: ColumnBatch, *, expires: bool) -> Iterator[RawMessage]:
         subject_end, headers_end = subject_ends[row + 1], headers_ends[row + 1]
         payload_end = payload_ends[row + 1]
         headers = batch.headers[headers_at:headers_end]
-        expires_ns = _expires_ns(headers, times[row]) if expires and headers else 0
+        expires_ns = expiry_ns(headers, times[row]) if expires and headers else 0
         yield (
             seqs[row],
             times[row],
@@ -195,7 +195,7 @@ def _raw_messages(batch: ColumnBatch, *, expires: bool) -> Iterator[RawMessage]:
         subject_at, headers_at, payload_at = subject_end, headers_end, payload_end
 
 
-def _expires_ns(headers: bytes, timestamp_ns: int) -> int:
+def expiry_ns(headers: bytes, timestamp_ns: int) -> int:
     """Tell when a message's time to live ends, 0 for what the server ignores too."""
     _, found, after = headers.partition(_TTL_HEADER)
     if not found:

@@ -14,20 +14,22 @@ One thread: the event loop's.
 
 from __future__ import annotations
 
-import msgspec
-
 from penstock import error_codes
 from penstock.errors import ApiError, StoreError
 from penstock.protocol.quoting import quoted
 from penstock.stream.batch_room import ID_BYTES_MAX
+from penstock.stream.config import DiscardPolicy
 from penstock.stream.headers import value_of, with_added
+from penstock.stream.ingest import Members
 from penstock.stream.messages import (
     BATCH_COMMIT,
     BATCH_ID,
     BATCH_SEQ,
     EXPECTED_LAST_ID,
     STREAM_SOURCE,
+    Entry,
     Message,
+    as_message,
 )
 from penstock.stream.open_batches import INCOMPLETE, LARGE, OpenBatch, OpenBatches
 from penstock.stream.staging import Staged
@@ -40,8 +42,7 @@ COMMIT_WITHOUT = b"eob"
 class _Batch(OpenBatch):
     """What there is of a batch that is not committed."""
 
-    messages: list[Message] = msgspec.field(default_factory=list)
-    bytes: int = 0
+    members: Members
 
 
 class AtomicBatches(OpenBatches[_Batch]):
@@ -69,7 +70,7 @@ class AtomicBatches(OpenBatches[_Batch]):
         self._check_level(batch_id, message)
         batch.touched_ns = self._now_ns()
         ends_without = commit == COMMIT_WITHOUT
-        if seq != len(batch.messages) + 1 or (seq == 1 and ends_without):
+        if seq != len(batch.members.entries) + 1 or (seq == 1 and ends_without):
             self._abandon(batch_id, INCOMPLETE)
             raise ApiError(error_codes.ATOMIC_PUBLISH_INCOMPLETE_BATCH)
         if seq - ends_without > self._room.messages_max:
@@ -103,41 +104,77 @@ class AtomicBatches(OpenBatches[_Batch]):
         if len(self._batches) >= room.per_stream_max or room.total >= room.total_max:
             raise ApiError(error_codes.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT)
         room.total += 1
-        batch = _Batch(self._now_ns())
+        batch = _Batch(self._now_ns(), Members(room))
         self._batches[batch_id] = batch
+        if self._takes_plain():
+            self._publishing.stream.ingest.open_batches[batch_id] = batch.members
         self._publishing.timer.plan()
         return batch
 
     def _keep(self, batch_id: bytes, batch: _Batch, message: Message) -> None:
         size = len(message.subject) + len(message.headers) + len(message.body)
-        if self._room.bytes + size > self._room.bytes_max:
+        if not batch.members.add(message, size):
             self._abandon(batch_id, LARGE)
             raise ApiError(error_codes.INSUFFICIENT_RESOURCES)
-        self._room.bytes += size
-        batch.bytes += size
-        batch.messages.append(message)
+
+    def _takes_plain(self) -> bool:
+        """Tell whether members that say nothing else need no closer look.
+
+        They are as single messages that the stream stores without one, and limits that refuse
+        what is new count them one by one.
+        """
+        publishing = self._publishing
+        config = publishing.stream.config
+        return not publishing.is_careful and config.discard is not DiscardPolicy.NEW
+
+    def touch(self) -> None:
+        """Members came in that nobody here has seen."""
+        now_ns = self._now_ns()
+        for batch in self._batches.values():
+            if batch.members.is_touched:
+                batch.members.is_touched = False
+                batch.touched_ns = now_ns
 
     def _too_large(self) -> ApiError:
         size = self._room.messages_max
         return ApiError(error_codes.ATOMIC_PUBLISH_TOO_LARGE_BATCH, size=size)
 
     def _commit(self, batch_id: bytes, batch: _Batch, *, ends_without: bool) -> tuple[bytes, int]:
+        entries = batch.members.entries
+        if not self._takes_plain():
+            entries = [as_message(each) for each in entries]
+        elif ends_without:
+            entries[-1] = as_message(entries[-1])
+        self._judge(entries)
+        if ends_without:
+            last = entries[-1]
+            last.headers = with_added(last.headers, BATCH_COMMIT, COMMIT)
+        seq = self._store(entries)
+        stream = self._publishing.stream
+        return stream.ingest.ack(seq, ack_part(batch_id, len(entries))), seq
+
+    def _judge(self, entries: list[Entry]) -> None:
         publishing = self._publishing
         staged = Staged(publishing)
-        for message in batch.messages:
-            publishing.transform(message)
-            if message.value(EXPECTED_LAST_ID):
+        plain: list[bytes] = []
+        for each in entries:
+            if not isinstance(each, Message):
+                plain.append(each[0])
+                continue
+            if plain:
+                staged.pass_plain(plain)
+                plain = []
+            publishing.transform(each)
+            if each.value(EXPECTED_LAST_ID):
                 header = EXPECTED_LAST_ID.decode()
                 raise ApiError(error_codes.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH, header=header)
-            staged.add(message)
-        if ends_without:
-            last = batch.messages[-1]
-            last.headers = with_added(last.headers, BATCH_COMMIT, COMMIT)
-        seq = self._store(batch.messages)
-        return publishing.stream.ingest.ack(seq, ack_part(batch_id, len(batch.messages))), seq
+            staged.add(each)
 
-    def _store(self, messages: list[Message]) -> int:
+    def _store(self, entries: list[Entry]) -> int:
         publishing = self._publishing
+        messages = [each for each in entries if isinstance(each, Message)]
+        if len(messages) < len(entries):
+            return publishing.store_members(entries, messages)
         if all(map(publishing.is_wanted, messages)):
             return publishing.store(messages)
         seq = 0
@@ -150,8 +187,9 @@ class AtomicBatches(OpenBatches[_Batch]):
 
     def _drop(self, batch_id: bytes) -> None:
         batch = self._batches.pop(batch_id)
+        self._publishing.stream.ingest.open_batches.pop(batch_id, None)
         self._room.total -= 1
-        self._room.bytes -= batch.bytes
+        self._room.bytes -= batch.members.bytes
 
     def _abandon(self, batch_id: bytes, reason: str) -> None:
         self._drop(batch_id)

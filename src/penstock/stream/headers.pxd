@@ -18,3 +18,6 @@ cdef struct Value:
 
 
 cdef Kind classify(const uint8_t* headers, size_t size, Value* message_id) noexcept nogil
+cdef bint find_member(
+    const uint8_t* headers, size_t size, Value* batch_id, Value* number
+) noexcept nogil

@@ -21,11 +21,18 @@ cdef extern from "string.h" nogil:
 cdef const char* START = b"NATS/1.0\r\n"
 cdef const char* OURS = b"\r\nNats-"
 cdef const char* MESSAGE_ID = b"\r\nNats-Msg-Id:"
+# Where a message was before: said to readers, not to streams.
+cdef const char* ORIGIN = b"\r\nNats-Orig-"
+cdef const char* BATCH_ID = b"\r\nNats-Batch-Id:"
+cdef const char* BATCH_SEQ = b"\r\nNats-Batch-Sequence:"
 
 cdef enum:
     START_SIZE = 10
     OURS_SIZE = 7
     MESSAGE_ID_SIZE = 14
+    ORIGIN_SIZE = 12
+    BATCH_ID_SIZE = 16
+    BATCH_SEQ_SIZE = 22
 
 FIRST_LINE = b"NATS/1.0\r\n"
 
@@ -41,6 +48,9 @@ cdef Kind classify(const uint8_t* headers, size_t size, Value* message_id) noexc
         place = <const uint8_t*>memmem(place, end - place, OURS, OURS_SIZE)
         if place == NULL:
             return kind
+        if _is_named(place, end, ORIGIN, ORIGIN_SIZE):
+            place += ORIGIN_SIZE
+            continue
         if kind == IDENTIFIED or end - place < MESSAGE_ID_SIZE or memcmp(
             place, MESSAGE_ID, MESSAGE_ID_SIZE
         ):
@@ -50,6 +60,37 @@ cdef Kind classify(const uint8_t* headers, size_t size, Value* message_id) noexc
         if message_id.size == 0:
             return SPECIAL
         place = message_id.start + message_id.size
+
+
+cdef bint find_member(
+    const uint8_t* headers, size_t size, Value* batch_id, Value* number
+) noexcept nogil:
+    # Whether headers say nothing to a stream but that this is a member of an atomic batch.
+    cdef const uint8_t* end = headers + size
+    cdef const uint8_t* place = headers
+    batch_id.size = number.size = 0
+    if size < START_SIZE or memcmp(headers, START, START_SIZE):
+        return False
+    while True:
+        place = <const uint8_t*>memmem(place, end - place, OURS, OURS_SIZE)
+        if place == NULL:
+            return batch_id.size and number.size
+        if _is_named(place, end, ORIGIN, ORIGIN_SIZE):
+            place += ORIGIN_SIZE
+        elif _is_named(place, end, BATCH_ID, BATCH_ID_SIZE) and not batch_id.size:
+            _take_value(place + BATCH_ID_SIZE, end, batch_id)
+            place = batch_id.start + batch_id.size
+        elif _is_named(place, end, BATCH_SEQ, BATCH_SEQ_SIZE) and not number.size:
+            _take_value(place + BATCH_SEQ_SIZE, end, number)
+            place = number.start + number.size
+        else:
+            return False
+
+
+cdef inline bint _is_named(
+    const uint8_t* place, const uint8_t* end, const char* name, size_t size
+) noexcept nogil:
+    return <size_t>(end - place) >= size and memcmp(place, name, size) == 0
 
 
 cdef void _take_value(const uint8_t* place, const uint8_t* end, Value* value) noexcept nogil:

@@ -20,6 +20,16 @@ cdef class AckQueue:
     cdef int put(self, uint64_t seq, bytes reply, bytes headers, bytes body) except -1
 
 
+cdef class Members:
+    # What there is of an atomic batch: plain ones as (subject, headers, body), others as they are.
+    cdef readonly list entries
+    cdef readonly int64_t bytes
+    cdef object room
+    cdef int64_t count_max
+    # Members came since somebody looked at the time.
+    cdef public bint is_touched
+
+
 cdef class Ingest(Receiver):
     cdef Hub hub
     cdef Sublist sublist
@@ -38,6 +48,9 @@ cdef class Ingest(Receiver):
     cdef public bint careful
     # Nobody is answered.
     cdef public bint silent
+    # The atomic batches that may have plain members, by their ids.
+    cdef readonly dict open_batches
+    cdef bint has_touched
 
     cpdef hold(self, uint64_t seq, bytes reply, bytes body, bytes headers=*)
     cpdef bytes duplicate_ack(self, uint64_t seq)
@@ -46,4 +59,5 @@ cdef class Ingest(Receiver):
         self, const Frame* frame, bytes message_id
     ) except? 0xFFFFFFFFFFFFFFFF
     cdef int _hold_plain(self, uint64_t seq, const Frame* frame) except -1
+    cdef bint _put_member(self, const Frame* frame) except -1
     cdef int _open_batch(self) except -1

@@ -1,4 +1,4 @@
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.routing.hub import Hub
 from penstock.routing.sublist import Receiver, Sublist
@@ -12,12 +12,36 @@ class _Careful(Protocol):
         """Judge and store a message that wants a closer look."""
     def on_stored(self) -> None:
         """Messages came in the quick way, and the buffer they came in is done."""
+    def on_members(self) -> None:
+        """Members of atomic batches did so."""
+
+class _Room(Protocol):
+    """How much room atomic batches have, and what of it is taken."""
+
+    messages_max: int
+    bytes_max: int
+    bytes: int
 
 class AckQueue:
     """Acknowledgements in the order in which they will be sent; for compiled code."""
 
     @property
     def count(self) -> int: ...
+
+class Members:
+    """The members of an atomic batch that is not committed."""
+
+    is_touched: bool
+    @property
+    def entries(self) -> list[Any]:
+        """Plain ones as (subject, headers, body), others as they are."""
+    @property
+    def bytes(self) -> int:
+        """What they take."""
+    def __init__(self, room: _Room) -> None:
+        """Take room for them from `room`, which all batches of the server share."""
+    def add(self, entry: object, size: int) -> bool:
+        """Keep a member of so many bytes; False where there is no room for it."""
 
 class Ingest(Receiver):
     """One stream's publish path."""
@@ -27,6 +51,9 @@ class Ingest(Receiver):
     silent: bool
     @property
     def durable_seq(self) -> int: ...
+    @property
+    def open_batches(self) -> dict[bytes, Members]:
+        """The atomic batches that may have plain members, by their ids."""
     @property
     def waiting_count(self) -> int:
         """How many acknowledgements wait."""

@@ -2,9 +2,10 @@
 
 A message on a stream whose configuration wants nothing special, with no header that the stream must
 know of but a message id, goes straight into the store's active block and leaves its acknowledgement
-waiting for its sequence; without an id it costs no Python object. Everything else is handed to the
-stream's Python half, which stores it and leaves the acknowledgement here too. `release` sends what
-has become durable.
+waiting for its sequence; without an id it costs no Python object. One that is but a member of an
+atomic batch is kept with the batch, which the Python half has opened and will commit. Everything
+else is handed to the stream's Python half, which stores it and leaves the acknowledgement here too.
+`release` sends what has become durable.
 
 What always holds: no acknowledgement leaves before its message is durable, and none overtakes that
 of an earlier message.
@@ -20,7 +21,9 @@ from penstock.protocol.operations cimport put_number
 from penstock.routing.hub cimport Hub, route
 from penstock.routing.sublist cimport Frame, Receiver, Sublist, Subscription
 from penstock.store.intake cimport Intake
-from penstock.stream.headers cimport IDENTIFIED, ORDINARY, SPECIAL, Kind, Value, classify
+from penstock.stream.headers cimport (
+    IDENTIFIED, ORDINARY, SPECIAL, Kind, Value, classify, find_member,
+)
 from penstock.stream.message_ids cimport MessageIds
 
 from penstock.errors import PenstockError
@@ -32,6 +35,8 @@ cdef enum:
     HEADERS_MAX = 65535
     # What a message counts for beside its texts.
     RECORD_OVERHEAD = 34
+    # A member beyond this is looked at more closely: it may be larger than a record.
+    MEMBER_BYTES_MAX = 1048576
 
 
 cdef struct Waiting:
@@ -85,6 +90,25 @@ cdef class AckQueue:
         return 0
 
 
+cdef class Members:
+    """The members of an atomic batch that is not committed."""
+
+    def __init__(self, room not None):
+        """Take room for them from `room`, which all batches of the server share."""
+        self.entries = []
+        self.room = room
+        self.count_max = room.messages_max
+
+    def add(self, entry, int64_t size):
+        """Keep a member of so many bytes; False where there is no room for it."""
+        if self.room.bytes + size > self.room.bytes_max:
+            return False
+        self.room.bytes += size
+        self.bytes += size
+        self.entries.append(entry)
+        return True
+
+
 cdef class Ingest(Receiver):
     """One stream's publish path; see the module."""
 
@@ -100,6 +124,7 @@ cdef class Ingest(Receiver):
         self.ack_start = ack_start
         self.message_ids = message_ids
         self.waiting = AckQueue()
+        self.open_batches = {}
 
     def attach(self, Intake intake not None, uint64_t durable_seq):
         """Put messages into this store from now on, which is durable up to a sequence."""
@@ -119,6 +144,8 @@ cdef class Ingest(Receiver):
             kind = _kind_of(frame, &message_id)
             if kind == IDENTIFIED and not self.message_ids.is_ready:
                 kind = SPECIAL
+            if kind == SPECIAL and self.open_batches and self._put_member(frame):
+                return 1
         if kind != SPECIAL and self._open_batch():
             if kind == IDENTIFIED:
                 seq = self._put_once(frame, message_id.start[:message_id.size])
@@ -170,6 +197,39 @@ cdef class Ingest(Receiver):
             self.message_ids.remember(message_id, seq, self.intake.stamp_ns)
         return seq
 
+    cdef bint _put_member(self, const Frame* frame) except -1:
+        # Keeps the next member of a batch; False for what the Python half has to judge.
+        cdef Value batch_id
+        cdef Value digits
+        cdef Members members
+        cdef int64_t size = <int64_t>(frame.subject_size + frame.payload_size)
+        if (
+            frame.reply_size or frame.headers_size > HEADERS_MAX or size > MEMBER_BYTES_MAX
+            or size + RECORD_OVERHEAD > self.bytes_left
+            or 0 < self.intake.body_bytes_max < <int64_t>frame.payload_size
+            or not find_member(frame.payload, frame.headers_size, &batch_id, &digits)
+        ):
+            return False
+        members = self.open_batches.get(batch_id.start[:batch_id.size])
+        if (
+            members is None or len(members.entries) >= members.count_max
+            or _number(&digits) != len(members.entries) + 1
+        ):
+            return False
+        entry = (
+            frame.subject[:frame.subject_size],
+            frame.payload[:frame.headers_size],
+            frame.payload[frame.headers_size:frame.payload_size],
+        )
+        if not members.add(entry, size):
+            return False
+        self.bytes_left -= size + RECORD_OVERHEAD
+        members.is_touched = True
+        if not self.has_touched:
+            self.has_touched = True
+            self.hub.finishing.append(self)
+        return True
+
     cdef int _open_batch(self) except -1:
         # 1 where the intake is ready; 0 where the store takes no writes, which `take` will tell.
         if self.is_batch_open:
@@ -183,6 +243,9 @@ cdef class Ingest(Receiver):
         return 1
 
     cdef int finish(self) except -1:
+        if self.has_touched:
+            self.has_touched = False
+            self.stream.on_members()
         if self.is_batch_open:
             self.is_batch_open = False
             self.intake.end()
@@ -269,6 +332,19 @@ cdef class Ingest(Receiver):
                 free(queue.data)
                 queue.data = NULL
                 queue.room = 0
+
+
+cdef int64_t _number(const Value* digits) noexcept:
+    # A member's number, or -1.
+    cdef int64_t number = 0
+    cdef size_t at
+    if digits.size > 9:
+        return -1
+    for at in range(digits.size):
+        if not 48 <= digits.start[at] <= 57:
+            return -1
+        number = number * 10 + digits.start[at] - 48
+    return number
 
 
 cdef inline bint _is_fast_batch(const Frame* frame) noexcept:

@@ -6,7 +6,7 @@ Everybody in this package may import it.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -55,6 +55,15 @@ class Message(msgspec.Struct):
     def value(self, name: bytes) -> bytes:
         """Give the value of a header; empty where it is not there."""
         return value_of(self.headers, name) or b""
+
+
+Entry: TypeAlias = Message | tuple[bytes, bytes, bytes]
+"""A member of an atomic batch: one that wants no closer look is (subject, headers, body)."""
+
+
+def as_message(entry: Entry) -> Message:
+    """Give a member as one that is looked at."""
+    return entry if isinstance(entry, Message) else Message(*entry)
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -44,8 +44,10 @@ from penstock.stream.messages import (
     ROLLUP_ALL,
     ROLLUP_SUBJECT,
     STREAM_SOURCE,
+    Entry,
     Message,
     Place,
+    as_message,
     record_size,
 )
 from penstock.stream.publishing_timer import PublishingTimer
@@ -302,6 +304,26 @@ class Publishing:
         expires_ns = min(filter(None, expiries), default=NEVER_NS)
         if expires_ns != NEVER_NS:
             self.stream.expires_by(expires_ns)
+        return last_seq
+
+    def store_members(self, entries: Sequence[Entry], judged: Sequence[Message]) -> int:
+        """Store messages together of which only some were `judged`, the others being plain."""
+        config, store = self.stream.config, self.stream.store
+        for message in judged:
+            lifetimes.settle(message, config)
+        if any(each.rollup or each.ttl_s or each.message_id for each in judged):
+            return self.store([as_message(each) for each in entries])
+        try:
+            _, last_seq = store.store_batch(
+                [
+                    (each.subject, without(each.headers, REQUEST_INFO), each.body)
+                    if isinstance(each, Message)
+                    else each
+                    for each in entries
+                ]
+            )
+        except StoreError as error:
+            raise self._refusal(error) from error
         return last_seq
 
     def _store_one(

@@ -10,6 +10,7 @@ Called on the event loop's thread.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock import error_codes
@@ -77,6 +78,11 @@ class Staged:
         self._bytes += record_size(message, config.storage)
         self._check_room(message)
         self._last_seq += 1
+
+    def pass_plain(self, subjects: Sequence[bytes]) -> None:
+        """Count messages that no rule looks at, by their subjects."""
+        self._counts.update(subjects)
+        self._last_seq += len(subjects)
 
     def _check_headers(self, message: Message) -> None:
         config = self._stream.config

@@ -222,6 +222,10 @@ class Stream:
         """Judge and store a message that wants a closer look; the compiled half calls this."""
         self.publishing.take(subject, reply, headers, body)
 
+    def on_members(self) -> None:
+        """Members of atomic batches came in by the compiled path."""
+        self.publishing.atomic_batches.touch()
+
     def on_stored(self) -> None:
         """Messages came in; the compiled half calls this at the end of a buffer."""
         if self._expiry is None and self.config.max_age > 0:

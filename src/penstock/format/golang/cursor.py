@@ -39,6 +39,11 @@ class ByteCursor:
 
     def uvarint(self) -> int:
         """Read an unsigned varint of at most 64 bits."""
+        # Most are of one byte, and an index has some for each of its subjects.
+        at = self.at
+        if at < len(self._data) and (byte := self._data[at]) < 0x80:
+            self.at = at + 1
+            return byte
         value = 0
         for place in range(_UVARINT_BYTES_MAX):
             byte = self.unsigned(1)

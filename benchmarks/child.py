@@ -155,7 +155,26 @@ def match(count: str) -> Measured:
     }
 
 
+def plan_blocks(path: str) -> Measured:
+    """Plan a directory for Spark, whole and by one subject; give what that took."""
+    from penstock.spark.block_settings import plan, read_settings
+
+    before = resident_bytes()
+    started = time.perf_counter()
+    parts = plan(read_settings({"path": path}))
+    seconds = time.perf_counter() - started
+    grown = peak_resident_bytes() - before
+    plan(read_settings({"path": path, "subject": "orders.000007"}))
+    return {
+        "seconds": seconds,
+        "grown_mb": grown / 1e6,
+        "filtered_seconds": time.perf_counter() - started - seconds,
+        "parts": len(parts),
+    }
+
+
 TASKS: dict[str, Callable[..., Measured]] = {
+    "plan": plan_blocks,
     "match": match,
     "imports": imports,
     "build": build,

@@ -182,6 +182,10 @@ class BenchFailed(PenstockError):
         self.reason = reason
 
 
+class QueryFailed(PenstockError):
+    """A query that Spark began and could not end."""
+
+
 class CannotConnect(PenstockError, ConnectionError):
     """A server cannot be reached; `reason` is the system's word for it."""
 

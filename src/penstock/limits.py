@@ -140,6 +140,22 @@ PASSWORD_BYTES_MAX = 65_536
 """A password or token that a client sends; it came in a control line, which is 4 KiB by default. A
 longer one is refused before anything is computed from it."""
 
+JWT_BYTES_MAX = 1 * MIB
+"""One JWT: the reference server's bound. Of a user it came in a control line, 4 KiB by default; of
+an account, in a message or a file. A longer one is refused before anything is decoded."""
+
+TOKEN_SECONDS_MAX = 100 * 366 * 86_400
+"""How long a JWT may be good before it counts as good for ever: a century. No timer is asked to
+wait longer, though the number in a token may be any."""
+
+TEMPLATE_SUBJECTS_MAX = 4096
+"""Subjects that the templates of a scoped signing key may become for one user, all lists apart:
+each tag of a name is one, and tags multiply. The reference server's bound."""
+
+RESOLVER_ACCOUNTS_MAX = 64
+"""Accounts fetched for one that connects: those it imports from, theirs, and so on. Each is a
+request to the resolver; accounts beyond it are left out, and so is what is imported of them."""
+
 MAPPED_SUBJECTS_MAX = 4096
 """Subjects per account for which it is remembered which mapping applies; when full, it starts
 anew."""
@@ -307,6 +323,16 @@ bound."""
 BATCH_ID_BYTES_MAX = 64
 """A batch's id: the reference server's bound."""
 
+SINK_BATCH_ROWS_MAX = BATCH_MESSAGES_MAX - 1
+"""Rows that an exactly-once sink writes in one atomic batch: the last message is its fence."""
+
+SINK_BATCH_BYTES_MAX = 4 * MIB
+"""Bytes of them: as many batches as a stream may have open stay below what a server keeps of them."""
+
+SINK_SUBJECTS_KNOWN_MAX = 100_000
+"""Subjects of which a sink's task remembers that they are the stream's; when full, it starts
+anew."""
+
 FAST_BATCHES_PER_STREAM_MAX = 1000
 """Fast batches of one stream at once: the reference's bound. One costs some hundred bytes."""
 
@@ -379,7 +405,7 @@ What was delivered or acknowledged within it and was not confirmed is delivered 
 crash."""
 
 CONSUMER_STATE_INTERVAL_S_MAX = 0.5
-"""How long it may be behind otherwise, or four times what the last write took, if that is longer."""
+"""How long it may be behind otherwise, or four times what a write took, if that is longer."""
 
 CONSUMER_STATE_WRITES_APART = 200
 """How many times longer the pause between two of these writes is than a write. A commit that meets
@@ -489,3 +515,20 @@ SQL_SAMPLE_MESSAGES = 1_024
 
 SQL_ROWS_SHOWN_MAX = 1_000
 """Rows of a result that are shown as a table where no limit is given: more nobody reads."""
+
+PIPELINE_FILE_BYTES_MAX = 256 * KIB
+"""A pipeline's YAML file: one of a hundred flows is below 64 KiB, and reading is slow."""
+
+PUSHED_SUBJECTS_MAX = 256
+"""Subjects of an IN list that narrow what Spark reads: each is looked for in every block, and named
+to the server. A longer list is left to Spark, which looks at every row."""
+
+DEDUPE_DROPPED_MAX = 10_000_000
+"""Duplicates that `dedupe` leaves out of one run: each task is told of all of them, which is 80 MB
+where none stand together. When more: refused, and a part of the stream can be taken at a time."""
+
+ARCHIVE_MANIFEST_BYTES_MAX = 1024 * MIB
+"""A whole manifest of an archive has some 250 bytes a file: this is four million files."""
+
+STREAM_DOCUMENT_BYTES_MAX = 16 * MIB
+"""A stream's configuration beside its messages, as a job reads it: its server writes no larger."""

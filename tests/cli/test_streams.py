@@ -53,7 +53,7 @@ def test_what_is_said_of_a_new_stream_becomes_its_configuration(stream: Stream) 
         "--max-age", "7d", "--max-bytes", "10MB", "--max-msgs", "1000", "--max-msg-size", "64KB",
         "--max-msgs-per-subject", "3", "--storage", "memory", "--retention", "work",
         "--discard", "new", "--dupe-window", "1m30s", "--description", "all of it",
-        "--allow-rollup", "--no-allow-direct", "--metadata", "owner:me", "--json",
+        "--allow-rollup", "--no-allow-direct", "--allow-batch", "--metadata", "owner:me", "--json",
     )  # fmt: skip
 
     config = ran.document["config"]
@@ -73,6 +73,7 @@ def test_what_is_said_of_a_new_stream_becomes_its_configuration(stream: Stream) 
         "description": "all of it",
         "allow_rollup_hdrs": True,
         "allow_direct": False,
+        "allow_atomic": True,
     }
     assert {key: config[key] for key in wanted} == wanted
 

@@ -39,6 +39,7 @@ from tests.interop.raw_websocket import (
     upgrade_request,
 )
 from tests.security.made_certificates import Authority, Made, rdns
+from tests.support.tokens import Operator
 
 pytestmark = pytest.mark.oracle
 
@@ -429,6 +430,16 @@ def test_a_cookie_with_a_token_is_taken_alike(fresh: Fresh) -> None:
 
     for value in ("t", "wrong"):
         request = upgrade_request(f"Cookie: c={value}")
+        assert_same(answer_to(reference, connect(), request), answer_to(server, connect(), request))
+
+
+def test_a_cookie_with_a_jwt_is_taken_alike(fresh: Fresh) -> None:
+    operator = Operator()
+    account = operator.account()
+    reference, server = fresh(operator.settings(account) + listening("jwt_cookie: c"))
+
+    for user in (account.user(bearer_token=True), account.user(), Operator().account().user()):
+        request = upgrade_request(f"Cookie: c={user.token}")
         assert_same(answer_to(reference, connect(), request), answer_to(server, connect(), request))
 
 

@@ -11,8 +11,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import FormatError
 from penstock.format.reader import StreamReader
-from penstock.spark.block_stream import end_of_rows
-from penstock.spark.positions import DataLoss, Position, check_stream, decode, encode
+from penstock.spark.block_positions import end_of_rows
+from penstock.spark.positions import (
+    DataLoss,
+    Here,
+    Position,
+    Rules,
+    check_stream,
+    decode,
+    encode,
+)
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 
@@ -125,9 +133,18 @@ def test_what_is_no_position_is_refused(given: dict[str, object]) -> None:
 
 
 def test_a_query_goes_on_where_it_was_or_at_the_first_that_is_left() -> None:
-    assert check_stream("S", Position("x", 5), "x", 3, fail_on_data_loss=True) == 5
-    assert check_stream("S", Position("", 5), "x", 9, fail_on_data_loss=False) == 9
+    strict, lenient = Rules(), Rules(fail_on_data_loss=False)
+
+    assert check_stream("S", Position("x", 5), Here("x", 3, 20), strict) == 5
+    assert check_stream("S", Position("", 5), Here("x", 9, 20), lenient) == 9
     with pytest.raises(DataLoss, match="overtook"):
-        check_stream("S", Position("x", 5), "x", 9, fail_on_data_loss=True)
+        check_stream("S", Position("x", 5), Here("x", 9, 20), strict)
+
+
+@pytest.mark.parametrize("now", [Here("y", 1, 20), Here("x", 1, 4)])
+def test_another_stream_of_the_name_is_begun_anew_only_if_that_is_allowed(now: Here) -> None:
+    at = Position("x", 5)
+
     with pytest.raises(DataLoss, match="made anew"):
-        check_stream("S", Position("x", 5), "y", 1, fail_on_data_loss=False)
+        check_stream("S", at, now, Rules(fail_on_data_loss=False))
+    assert check_stream("S", at, now, Rules(allow_recreated_stream=True)) == 1

@@ -36,6 +36,12 @@ def test_another_name_of_an_option_is_that_option() -> None:
         read(**{"nats.subject": "x", "subject": "y"})
 
 
+def test_what_a_catalog_repeats_is_passed_over() -> None:
+    assert read(**{"fetchBatch": "7", "option.fetchBatch": "7", "provider": "f"}) == Group(7)
+    with pytest.raises(UsageError, match="provider"):
+        read(fetchBatch="7", provider="f")
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.format.reader import BlockInfo
+from penstock.spark.options import Size
 from penstock.spark.plan import Splitting, group_blocks
 
 
@@ -29,7 +30,7 @@ def test_every_block_is_in_one_part_and_no_part_is_too_large(
 ) -> None:
     blocks = blocks_of(sizes)
 
-    parts = group_blocks(blocks, Splitting(least, records, size_max))
+    parts = group_blocks(blocks, Splitting(least, records, Size(size_max)))
 
     assert [block for part in parts for block in part] == blocks
     assert all(parts)

@@ -12,8 +12,10 @@ from pyspark.sql import SparkSession
 
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
+from penstock.client.rows import Rows
 from penstock.errors import RefusedByServer, UsageError
-from penstock.spark.sink import column_bytes, header_block
+from penstock.spark import write_ordered
+from penstock.spark.sink_rows import column_bytes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -122,23 +124,62 @@ def test_a_stream_is_never_overwritten(spark: SparkSession, url: str, streams: J
     assert [each.payload for each in streams.each("OUT")] == [b"kept"]
 
 
+def test_overwriting_removes_what_was_there_once_the_rows_are_in(
+    spark: SparkSession, url: str, streams: JetStream
+) -> None:
+    streams.publish(b"out.a", b"old")
+    frame = spark.range(3).selectExpr(
+        "'FROM' as stream",
+        "id as sequence",
+        "id + 1500000000000000000 as time_ns",
+        "cast(id as string) as data",
+        "concat('m', id) as key",
+    )
+
+    frame.write.format("penstock").mode("overwrite").options(
+        servers=url, stream="OUT", subject="out.b", allowPurge="true", preserveOrigin="true",
+        msgIdColumn="key",
+    ).save()  # fmt: skip
+
+    found = sorted((each.payload, each.headers) for each in streams.each("OUT"))
+    assert found == [
+        (
+            b"%d" % number,
+            b"NATS/1.0\r\nNats-Msg-Id: m%d\r\nNats-Orig-Stream: FROM\r\n"
+            b"Nats-Orig-Sequence: %d\r\nNats-Orig-Time: 2017-07-14T02:40:00.00000000%dZ\r\n\r\n"
+            % (number, number, number),
+        )
+        for number in range(3)
+    ]
+
+
+def test_rows_are_written_in_order(spark: SparkSession, url: str, streams: JetStream) -> None:
+    frame = spark.range(400).selectExpr(
+        "concat('out.', id % 5) as subject", "400 - id as sequence", "cast(id as string) as data"
+    )
+
+    write_ordered(frame, partitions=2).write.format("penstock").mode("append").options(
+        servers=url
+    ).save()
+
+    of_subject: dict[bytes, list[int]] = {}
+    for each in streams.each("OUT"):
+        of_subject.setdefault(each.subject, []).append(int(each.payload))
+    assert {len(numbers) for numbers in of_subject.values()} == {80}
+    assert all(numbers == sorted(numbers, reverse=True) for numbers in of_subject.values())
+    with pytest.raises(UsageError, match="needs the column sequence"):
+        write_ordered(frame.drop("sequence"))
+
+
 def test_rows_that_a_stream_refuses_are_told_by_number(streams: JetStream) -> None:
     streams.call("STREAM.UPDATE.OUT", {"name": "OUT", "subjects": ["out.>"], "max_msg_size": 3})
-    with pytest.raises(RefusedByServer, match=r"row 1: .*maximum"):
-        streams.client.publish_rows(
-            column_bytes(pa.array(["out.a", "out.b"]), "subject"),
-            None,
-            column_bytes(pa.array([b"abc", b"abcd"]), "data"),
-            in_flight=10,
-        )
-
-
-def test_headers_are_written_as_they_are_sent() -> None:
-    assert header_block(None, None) == b""
-    assert header_block([], None) == b""
-    assert header_block([("A", ["1", "2"])], "id") == (
-        b"NATS/1.0\r\nNats-Msg-Id: id\r\nA: 1\r\nA: 2\r\n\r\n"
+    rows = Rows(
+        column_bytes(pa.array(["out.a", "out.b"]), "subject"),
+        None,
+        column_bytes(pa.array([b"abc", b"abcd"]), "data"),
     )
-    for name, value in (("", "x"), ("a:b", "x"), ("a", "x\r\nB: y"), ("a\n", "x")):
-        with pytest.raises(UsageError):
-            header_block([(name, [value])], None)
+    with (
+        pytest.raises(RefusedByServer, match=r"row 1: .*maximum"),
+        streams.client.publishing_rows(in_flight=10) as publisher,
+    ):
+        publisher.publish(rows)

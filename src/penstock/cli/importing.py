@@ -5,8 +5,6 @@ The source is only read. The target is built beside its place and appears whole 
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -20,10 +18,9 @@ from penstock.cli.store import damage_rows
 from penstock.errors import UsageError
 from penstock.format.damage import Damage
 from penstock.format.envelope import Cipher, StoreKey
-from penstock.format.layout import LEGACY_NAME
-from penstock.store.filestore import FileStore
-from penstock.store.go_import import import_go_stream
+from penstock.store.go_import import ImportReport, import_go_stream
 from penstock.store.interface import StoreConfig
+from penstock.store.json_import import import_json_lines
 
 _FACTS = (
     Column("source", "from"),
@@ -93,7 +90,7 @@ def import_stream(
     if layout == GO:
         done = import_go(str(source), str(target), config, key, load_secret(key_file))
     else:
-        done = import_json_lines(str(source), str(target), config, key)
+        done = _imported(import_json_lines(str(source), str(target), config, key=key))
     output.facts(
         {"source": str(source), "target": str(target), "layout": layout, **_told(done)}, _FACTS
     )
@@ -138,7 +135,12 @@ def import_go(
 ) -> Imported:
     """Import a stream of Go's nats-server."""
     with progress(f"importing {source}") as tell:
-        report = import_go_stream(source, target, config, key=key, go_key=go_key, progress=tell)
+        return _imported(
+            import_go_stream(source, target, config, key=key, go_key=go_key, progress=tell)
+        )
+
+
+def _imported(report: ImportReport) -> Imported:
     return Imported(
         messages=report.messages,
         bytes=report.bytes,
@@ -149,33 +151,4 @@ def import_go(
         damage=report.damage,
         notes=report.problems + [f"not carried over: {each}" for each in report.unsupported],
         whole=report.is_whole,
-    )
-
-
-def import_json_lines(
-    source: str, target: str, config: StoreConfig, key: StoreKey | None
-) -> Imported:
-    """Import a directory of the old layout, by migrating a copy of its file."""
-    if os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
-        raise UsageError(f"{target}: there is something already; a new store needs an empty place")
-    building = f"{target.rstrip('/')}.importing"
-    os.makedirs(building)
-    try:
-        shutil.copyfile(os.path.join(source, LEGACY_NAME), os.path.join(building, LEGACY_NAME))
-        with FileStore.open(building, config, key=key) as store:
-            report, state = store.report, store.state()
-        os.replace(building, target)
-    except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
-        raise
-    return Imported(
-        messages=state.messages,
-        bytes=state.bytes,
-        first_seq=state.first_seq,
-        last_seq=state.last_seq,
-        missing=0,
-        consumers=[],
-        damage=[],
-        notes=report.notes,
-        whole=not report.notes,
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from penstock.cli.output import Column, Output, Tell, count, make_output, progress, text
+from penstock.cli.output import Column, JsonOutput, Output, Tell, count, make_output, progress, text
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,15 +84,22 @@ class Session(msgspec.Struct):
     report_file: Path | None = None
 
 
-@contextlib.contextmanager
-def spark_session(wanted: Session, name: str) -> Iterator[SparkSession]:
-    """Open a session for a command, and end it; raises UsageError without Spark."""
+def require_spark() -> None:
+    """Raise UsageError where Spark is not installed."""
     try:
-        from penstock.spark.session import open_session, parse_conf
+        import penstock.spark  # noqa: F401 - it is what is asked for
     except ImportError as error:
         raise UsageError(
             f"this needs Spark ({error.name} is missing): pip install 'penstock[spark]'"
         ) from None
+
+
+@contextlib.contextmanager
+def spark_session(wanted: Session, name: str) -> Iterator[SparkSession]:
+    """Open a session for a command, and end it; raises UsageError without Spark."""
+    require_spark()
+    from penstock.spark.session import open_session, parse_conf
+
     spark = open_session(
         master=wanted.master, remote=wanted.remote, name=name, conf=parse_conf(wanted.conf or [])
     )
@@ -127,7 +134,9 @@ def finish(wanted: Session, report: Report) -> None:
 def _print(output: Output, facts: dict[str, object], report: Report) -> None:
     counts = tuple(Column(name, name.replace("_", " "), count) for name in report.counts)
     output.facts(facts, _FACTS)
-    output.facts(report.counts, counts)
+    if not isinstance(output, JsonOutput):
+        # In the document they stand together, under `counts`.
+        output.facts(report.counts, counts)
     for each in report.outputs:
         output.say(f"wrote {text(each)}")
     if report.findings:

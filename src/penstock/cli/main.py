@@ -25,11 +25,17 @@ from penstock.cli import (
     demo,
     importing,
     jobs,
+    jobs_archive,
+    jobs_changes,
+    jobs_checks,
     kv,
     messaging,
     objects,
+    packing,
+    pipelines,
     replying,
     serve,
+    sql,
     store,
     stream_backup,
     stream_messages,
@@ -90,6 +96,8 @@ for name, command in (
     ("sub", messaging.sub),
     ("req", messaging.req),
     ("reply", replying.reply),
+    ("run", pipelines.run),
+    ("sql", sql.sql),
 ):
     app.command(name)(command)
 app.command("server", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
@@ -109,8 +117,25 @@ for name, command in (
     ("jspush", bench_streams.jspush),
 ):
     bench.app.command(name)(command)
+for name, command in (
+    ("verify", jobs_checks.verify),
+    ("stats", jobs_checks.stats),
+    ("diff", jobs_checks.diff),
+    ("dedupe", jobs_changes.dedupe),
+    ("replay", jobs_changes.replay),
+    ("kv", jobs_changes.kv),
+    ("compact", jobs_changes.compact),
+    ("migrate", jobs_changes.migrate),
+    ("archive", jobs_archive.archive),
+    ("check-archive", jobs_archive.check_archive),
+    ("tier", jobs_archive.tier),
+    ("tail", jobs_archive.tail),
+    ("restore", jobs_archive.restore),
+):
+    jobs.app.command(name)(command)
 consumers.app.command("next")(consumer_messages.next_messages)
 consumers.app.command("sub")(consumer_messages.sub)
+jobs.app.command("pack")(packing.pack)
 store.app.command("repair")(upkeep.repair)
 store.app.command("compact")(upkeep.compact)
 store.app.command("import")(importing.import_stream)

@@ -187,6 +187,10 @@ class StreamWish:
         bool | None,
         typer.Option("--allow-msg-ttl/--no-allow-msg-ttl", help="Whether messages may have TTLs."),
     ] = None
+    allow_batch: Annotated[
+        bool | None,
+        typer.Option("--allow-batch/--no-allow-batch", help="Whether it takes atomic batches."),
+    ] = None
     deny_delete: Annotated[
         bool | None, typer.Option("--deny-delete", help="Refuse to delete messages, for good.")
     ] = None
@@ -225,6 +229,7 @@ class StreamWish:
             "allow_rollup_hdrs": self.allow_rollup,
             "allow_direct": self.allow_direct,
             "allow_msg_ttl": self.allow_msg_ttl,
+            "allow_atomic": self.allow_batch,
             "deny_delete": self.deny_delete,
             "deny_purge": self.deny_purge,
         }

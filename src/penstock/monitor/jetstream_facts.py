@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from penstock.monitor.pipelines import FlowFacts
+
 Document = dict[str, Any]
 
 
@@ -57,6 +59,8 @@ class JetStreamAccountFacts(msgspec.Struct, frozen=True):
     api_errors: int
     streams: Sequence[StreamFacts]
     offline: Mapping[str, str]
+    tag: str = ""
+    """What people call it, where its name is a key."""
 
 
 class JetStreamFacts(msgspec.Struct, frozen=True):
@@ -78,3 +82,6 @@ class JetStreamFacts(msgspec.Struct, frozen=True):
     accounts: Sequence[JetStreamAccountFacts]
     commit_messages: HistogramFacts
     commit_seconds: HistogramFacts
+    flows: Sequence[FlowFacts]
+    """Those of pipelines that tell of themselves."""
+    reports_ignored: int

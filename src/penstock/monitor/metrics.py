@@ -1,7 +1,8 @@
 """Every metric, in Prometheus' text format 0.0.4. Pure.
 
 A name says its unit; a counter's ends in `_total`. Labels hold names of accounts and nothing that a
-client can choose, so that the number of series is bounded by the configuration.
+client can choose, so that the number of series is bounded by the configuration; those of pipelines,
+which name themselves, are bounded in number.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 from penstock.monitor.facts import AccountFacts, Counters, Source
 from penstock.monitor.jetstream_metrics import jetstream_lines
+from penstock.monitor.pipeline_pages import pipeline_lines
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -168,6 +170,7 @@ def exposition(source: Source) -> str:
     jetstream = source.jetstream()
     if jetstream is not None:
         lines += jetstream_lines(jetstream, _label)
+        lines += pipeline_lines(jetstream, _label)
     return "\n".join(lines) + "\n"
 
 

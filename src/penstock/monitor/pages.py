@@ -22,6 +22,7 @@ from penstock.monitor.facts import Source
 from penstock.monitor.health import HealthzOptions, healthz
 from penstock.monitor.jsz import JszOptions, jsz
 from penstock.monitor.metrics import CONTENT_TYPE, exposition
+from penstock.monitor.pipeline_pages import pipeline_table, pipelinez
 from penstock.monitor.queries import Query
 from penstock.monitor.rendering import to_json
 from penstock.monitor.runtime import stacks, variables
@@ -42,6 +43,7 @@ LINKS = (
     ("/gatewayz", "Gateways"),
     ("/leafz", "Leaf nodes"),
     ("/jsz", "JetStream"),
+    ("/pipelinez", "Pipelines"),
     ("/healthz", "Health"),
     ("/stacksz", "Stacks"),
     ("/metrics", "Metrics"),
@@ -81,6 +83,7 @@ class Pages:
             "/accountz": self._accountz,
             "/accstatz": self._accstatz,
             "/jsz": self._jsz,
+            "/pipelinez": self._pipelinez,
             "/healthz": self._healthz,
             "/raftz": self._raftz,
             "/ipqueuesz": self._ipqueuesz,
@@ -116,7 +119,7 @@ class Pages:
             f"    <title>{escape(server.name)}</title>\n  </head>\n  <body>\n"
             f"    <h1>{escape(server.name)}</h1>\n"
             f"    <p>Penstock, speaking as nats-server {escape(server.version)}.</p>\n"
-            f"    <ul>\n{links}\n    </ul>\n  </body>\n</html>\n"
+            f"    <ul>\n{links}\n    </ul>\n{pipeline_table(self._source)}  </body>\n</html>\n"
         )
         return Page(200, HTML, text.encode())
 
@@ -161,6 +164,10 @@ class Pages:
     def _jsz(self, query: Query) -> Page:
         self.requests["/jsz"] += 1
         return _json(jsz(self._source, JszOptions.from_query(query)))
+
+    def _pipelinez(self, query: Query) -> Page:
+        self.requests["/pipelinez"] += 1
+        return _json(pipelinez(self._source))
 
     def _healthz(self, query: Query) -> Page:
         self.requests["/healthz"] += 1

@@ -26,6 +26,7 @@ from penstock.documents.encoding import to_json
 from penstock.documents.times import timestamp
 from penstock.errors import ApiError, UsageError
 from penstock.limits import RECOVERY_THREADS_MAX
+from penstock.monitor.pipelines import PipelineReports
 from penstock.net.connection import Connection
 from penstock.net.memory import share_one_heap, trim_heap
 from penstock.routing.sublist import Sublist
@@ -87,6 +88,7 @@ class JetStreamService:
         except UsageError as error:
             raise UsageError(f"Can't start JetStream: {error}") from None
         self.accounts: dict[str, AccountStreams] = {}
+        self.pipelines = PipelineReports()
         self._doors: dict[str, Door] = {}
         self._direct: dict[str, DirectGets] = {}
         self._keeper = StateKeeper(lambda: self.loop, self.log)
@@ -108,6 +110,11 @@ class JetStreamService:
     def server_name(self) -> str:
         """The server's name."""
         return self._server.name
+
+    def account_tag(self, name: str) -> str:
+        """Give what people call an account whose name is a key; "" for any other."""
+        found = self._server.identities.accounts.find(name)
+        return found.name_tag if found is not None else ""
 
     @property
     def payload_bytes_max(self) -> int:
@@ -231,7 +238,14 @@ class JetStreamService:
             self.log("WRN", warning)
         announce(self.resources, self.options, lambda line: self.log("INF", line))
         self.loop.add_reader(self.done_jobs.fileno(), self.done_jobs.reap)
-        if self.files.list_names(self.resources.path):
+        kept = self.files.list_names(self.resources.path)
+        if (claimed := self._server.identities.claimed) is not None:
+            # Streams go on whether or not anybody of their account comes.
+            system = self._server.identities.accounts.system_account
+            if system is not None and claimed.jetstream_limits(system.name) is not None:
+                raise UsageError("Not allowed to enable JetStream on the system account")
+            claimed.load(kept)
+        if kept:
             # Whole blocks are read by several threads, and given back below.
             share_one_heap()
         refused = self.serve_accounts()
@@ -265,20 +279,35 @@ class JetStreamService:
             self._doors.pop(name).close()
         with ThreadPoolExecutor(RECOVERY_THREADS_MAX, "recovery") as threads:
             for account in accounts:
-                limits = None if account.is_system else self._limits_of(account.name)
-                if limits is None:
-                    self._disable(account.name)
-                elif reason := self._cannot_promise(account.name, limits):
-                    refused.append(reason)
-                elif account.name in self.accounts:
-                    self.accounts[account.name].limits = limits
-                else:
-                    self._enable(account.name, account.sublist, limits, threads)
-                self._serve_door(account, is_enabled=limits is not None)
+                reason = self._serve_account(account, threads)
+                refused += [reason] if reason else []
+        return refused
+
+    def serve_account(self, account: Any) -> None:
+        """Give one account what it may have now, and take away what it may not."""
+        with ThreadPoolExecutor(RECOVERY_THREADS_MAX, "recovery") as threads:
+            reason = self._serve_account(account, threads)
+        if reason:
+            self.log("ERR", f"Error configuring jetstream for account [{account.name}]: {reason}")
+
+    def _serve_account(self, account: Any, threads: ThreadPoolExecutor) -> str:
+        """Serve one account; give the reason why it cannot have what it shall have, or ""."""
+        limits = None if account.is_system else self._limits_of(account.name)
+        refused = "" if limits is None else self._cannot_promise(account.name, limits)
+        if limits is None:
+            self._disable(account.name)
+        elif not refused and account.name in self.accounts:
+            self.accounts[account.name].limits = limits
+        elif not refused:
+            self._enable(account.name, account.sublist, limits, threads)
+        self._serve_door(account, is_enabled=limits is not None)
         return refused
 
     def _cannot_promise(self, name: str, limits: AccountLimits) -> str:
         """Say why an account cannot have its limits, "" where it can."""
+        if not any(map(limits.bytes_promised, StorageType)):
+            # Nothing in particular is; it need not be seen what all others were promised.
+            return ""
         promised = {each.name: each.limits for each in self.accounts.values()}
         try:
             check_promise(limits, self.limits, promised.values(), kept=promised.get(name))
@@ -300,7 +329,9 @@ class JetStreamService:
             self._doors[account.name] = Door(self, account)
 
     def _limits_of(self, name: str) -> AccountLimits | None:
-        options = self._server.options
+        options, claimed = self._server.options, self._server.identities.claimed
+        if claimed is not None and name not in options.accounts:
+            return claimed.jetstream_limits(name)
         declared = options.accounts.get(name)
         if declared is not None and declared.jetstream is not None:
             return _limits(declared.jetstream)

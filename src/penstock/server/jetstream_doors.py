@@ -3,6 +3,8 @@
     $JS.API.>            the API; of the system account, what concerns all accounts
     $JS.<domain>.API.>   the same, and what stands for `$KV` and `$OBJ` of the domain
 
+Pipelines over their streams tell here how they are: `$PENSTOCK.PIPELINE.>`.
+
 What always holds: a request that is known gets one answer, and one that is not, or that comes while
 too many wait, is met with silence, as by the reference server; where somebody else would have to
 answer and nobody does, the client is told so. While a client's request waits for a disk nothing
@@ -34,6 +36,7 @@ from penstock.api.dispatch import (
 )
 from penstock.api.endpoints import ENDPOINTS
 from penstock.documents.encoding import to_json
+from penstock.documents.pipeline_reports import SUBJECT_PREFIX
 from penstock.errors import ApiError, ErrorCode
 from penstock.net.connection import Connection
 from penstock.routing.hub import Service
@@ -79,6 +82,8 @@ class Door:
         self._mapped_prefix = f"$JS.{service.domain}.API."
         if service.domain:
             subjects[f"{self._mapped_prefix}>"] = Service(self._asked_by_domain)
+        if not account.is_system:
+            subjects[f"{SUBJECT_PREFIX}>"] = Service(self._told_by_pipeline)
         self._subscriptions = [
             Subscription(receiver, subject.encode(), b"%d" % place)
             for place, (subject, receiver) in enumerate(subjects.items(), start=1)
@@ -90,6 +95,12 @@ class Door:
         """Let nobody ask any more."""
         for subscription in self._subscriptions:
             self._account.sublist.remove(subscription)
+
+    def _told_by_pipeline(
+        self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes
+    ) -> None:
+        service = self._service
+        service.pipelines.take(self._account.name, subject, body, service.clock.monotonic_ns())
 
     # Requests
 

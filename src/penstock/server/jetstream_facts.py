@@ -50,6 +50,8 @@ def jetstream_facts(service: JetStreamService) -> JetStreamFacts:
         accounts=[_account(service, account) for account in service.accounts.values()],
         commit_messages=_histogram(service.commits.messages()),
         commit_seconds=_histogram(service.commits.seconds()),
+        flows=service.pipelines.current(service.clock.monotonic_ns()),
+        reports_ignored=service.pipelines.ignored,
     )
 
 
@@ -85,6 +87,7 @@ def _account(service: JetStreamService, account: AccountStreams) -> JetStreamAcc
         api_errors=account.api_errors,
         streams=[_stream(service, account, stream) for stream in account.streams.values()],
         offline=dict(account.offline),
+        tag=service.account_tag(account.name),
     )
 
 

@@ -1,9 +1,10 @@
 """Streams as Spark tables: sources and sinks for PySpark, over block files and over the wire.
 
-`penstock.spark.register(spark)` makes the formats known to a session. Executors load `format` and
-`client`, never the server.
+`penstock.spark.register(spark)` makes the formats known to a session; `write_ordered` has a frame
+written in order. Executors load `format` and `client`, never the server.
 """
 
+from penstock.spark.ordering import write_ordered
 from penstock.spark.registration import register
 
-__all__ = ["register"]
+__all__ = ["register", "write_ordered"]

@@ -57,7 +57,11 @@ def _stream(batch: ColumnBatch, stream: str) -> pa.Array:
 
 
 def _subject(batch: ColumnBatch, _stream: str) -> pa.Array:
-    return _text(_binary(batch.count, batch.subject_offsets, batch.subjects))
+    return text_of(_binary(batch.count, batch.subject_offsets, batch.subjects))
+
+
+def _subject_raw(batch: ColumnBatch, _stream: str) -> pa.Array:
+    return _binary(batch.count, batch.subject_offsets, batch.subjects)
 
 
 def _sequence(batch: ColumnBatch, _stream: str) -> pa.Array:
@@ -81,8 +85,8 @@ def _header_map(batch: ColumnBatch, _stream: str) -> pa.Array:
     maps = HeaderMapBuilder().build(batch.header_offsets, batch.headers, batch.count)
     keys = len(maps.key_offsets) // 4 - 1
     values = len(maps.value_offsets) // 4 - 1
-    names = _text(_binary(keys, maps.key_offsets, maps.keys))
-    texts = _text(_binary(values, maps.value_offsets, maps.values))
+    names = text_of(_binary(keys, maps.key_offsets, maps.keys))
+    texts = text_of(_binary(values, maps.value_offsets, maps.values))
     lists = pa.Array.from_buffers(
         schema.HEADERS.item_type, keys, [None, pa.py_buffer(maps.list_offsets)], children=[texts]
     )
@@ -107,11 +111,15 @@ def _data(batch: ColumnBatch, _stream: str) -> pa.Array:
 
 
 def _value(batch: ColumnBatch, stream: str) -> pa.Array:
-    return _text(_data(batch, stream))
+    return text_of(_data(batch, stream))
 
 
 def _reply(batch: ColumnBatch, _stream: str) -> pa.Array:
     return pa.nulls(batch.count, pa.string())
+
+
+def _no_number(batch: ColumnBatch, _stream: str) -> pa.Array:
+    return pa.nulls(batch.count, pa.int64())
 
 
 def _size(batch: ColumnBatch, stream: str) -> pa.Array:
@@ -131,6 +139,7 @@ def _offset(batch: ColumnBatch, _stream: str) -> pa.Array:
 _MAKERS: dict[str, Callable[[ColumnBatch, str], pa.Array]] = {
     schema.STREAM.holds: _stream,
     schema.SUBJECT.holds: _subject,
+    schema.SUBJECT_RAW.holds: _subject_raw,
     schema.SEQUENCE.holds: _sequence,
     schema.TIMESTAMP.holds: _timestamp,
     schema.TIME_NS.holds: _time_ns,
@@ -140,6 +149,7 @@ _MAKERS: dict[str, Callable[[ColumnBatch, str], pa.Array]] = {
     schema.VALUE.holds: _value,
     schema.REPLY.holds: _reply,
     schema.SIZE.holds: _size,
+    schema.NO_NUMBER.holds: _no_number,
     schema.BLOCK.holds: _block,
     schema.OFFSET.holds: _offset,
 }
@@ -155,7 +165,8 @@ def _binary(count: int, offsets: bytes, data: bytes) -> pa.Array:
     )
 
 
-def _text(array: pa.Array) -> pa.Array:
+def text_of(array: pa.Array) -> pa.Array:
+    """Give bytes as text."""
     # Subjects and payloads are bytes: what is no UTF-8 is shown with marks, never passed on as is.
     try:
         return array.cast(pa.string())

@@ -7,13 +7,14 @@ whatever a server beside it does meanwhile. Loaded by executors: nothing here kn
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
-from penstock.errors import CorruptStore, UsageError
+from penstock.errors import UsageError
 from penstock.format.columns import ColumnBatch
 from penstock.format.damage import Damage
 from penstock.format.envelope import StoreKey
@@ -22,12 +23,18 @@ from penstock.format.golang.directory import GoStreamReader
 from penstock.format.reader import BlockInfo, Selection, StreamReader
 from penstock.format.sequence_set import SequenceSet
 from penstock.spark.arrow import Converter, needs_of
-from penstock.spark.folders import open_folder
-from penstock.spark.reading_options import OnCorruptRecord
-from penstock.spark.schema import Column
+from penstock.spark.corrupt_records import Scanned, treat_damage
+from penstock.spark.folders import folder_at, open_folder
+from penstock.spark.payloads import unpack
+from penstock.spark.positions import DataLoss
+from penstock.spark.reading_options import OnCorruptRecord, PayloadCompression
+from penstock.spark.schema import TIME_NS, Column
 from penstock.subjects import SubjectFilter
 
 KEY_FILE_BYTES_MAX = 65_536
+
+_TIME_NS = "penstock time_ns"
+"""A column's name that no schema has."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -40,6 +47,8 @@ class Wanted(msgspec.Struct, frozen=True):
     subjects: tuple[bytes, ...] | None
     rows_max: int
     bytes_max: int
+    packed: PayloadCompression = PayloadCompression.NONE
+    fail_on_data_loss: bool = True
 
     def selection(self, columns: list[Column]) -> Selection:
         """Give it as readers take it."""
@@ -64,6 +73,8 @@ class Place(msgspec.Struct, frozen=True):
     stream: str
     key_file: str = ""
     is_go: bool = False
+    quarantine: str = ""
+    """Where damage is set aside."""
 
     def secret(self) -> bytes | None:
         """Read the key; raises UsageError."""
@@ -86,7 +97,7 @@ class Place(msgspec.Struct, frozen=True):
 
     def open_go(self) -> GoStreamReader:
         """Take stock of a directory of Go's server."""
-        return GoStreamReader(self.path, key=self.secret())
+        return GoStreamReader(self.path, key=self.secret(), open_folder=folder_at)
 
 
 class Stretch(msgspec.Struct, frozen=True):
@@ -118,18 +129,18 @@ def scan(
     stretch: Stretch, columns: list[Column], on_corrupt: OnCorruptRecord
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a stretch; raises CorruptStore where they are damaged."""
+    if stretch.place.is_go:
+        yield from _scan_go(stretch, columns, on_corrupt)
+        return
     converter = Converter(columns, stretch.place.stream)
     for batch in _batches(stretch, columns, on_corrupt):
-        yield converter.convert(batch)
+        yield converter.convert(unpack(batch, stretch.wanted.packed))
 
 
 def _batches(
     stretch: Stretch, columns: list[Column], on_corrupt: OnCorruptRecord
 ) -> Iterator[ColumnBatch]:
     selection = stretch.wanted.selection(columns)
-    if stretch.place.is_go:
-        yield from _go_batches(stretch, selection, on_corrupt)
-        return
     secret = stretch.place.secret()
     reader = StreamReader.of_stock(
         open_folder(stretch.place.path),
@@ -138,9 +149,38 @@ def _batches(
         stream=stretch.place.stream,
         key=None if secret is None else StoreKey(secret),
     )
+    known = 0
     for block in reader.in_range(selection):
         yield from reader.block_batches(block, selection)
-        _refuse(reader.damage, stretch, on_corrupt)
+        treat(reader.damage[known:], stretch.place, on_corrupt)
+        known = len(reader.damage)
+        if reader.gone and stretch.wanted.fail_on_data_loss:
+            _refuse_loss(reader, block)
+
+
+def _refuse_loss(reader: StreamReader, block: BlockInfo) -> None:
+    # A block of which nothing was left when the plan was made may go; any other took messages with
+    # it that were to be read.
+    ranges = list(reader.removed.ranges_between(block.base_seq, block.last_seq))
+    if block in reader.gone and ranges != [(block.base_seq, block.last_seq)]:
+        raise DataLoss(
+            f"{reader.path(block.number)}: sequences {block.base_seq} to {block.last_seq} were to "
+            "be read, and the block is gone; with failOnDataLoss=false what is left is read"
+        )
+
+
+def _scan_go(
+    stretch: Stretch, columns: list[Column], on_corrupt: OnCorruptRecord
+) -> Iterator[pa.RecordBatch]:
+    # Go's blocks are read by sequences and subjects alone: the time is a column more to go by.
+    time_ns = msgspec.structs.replace(TIME_NS, shown_as=_TIME_NS)
+    converter = Converter([*columns, time_ns], stretch.place.stream)
+    first_ns, last_ns = stretch.wanted.first_ns, stretch.wanted.last_ns
+    for batch in _go_batches(stretch, stretch.wanted.selection(columns), on_corrupt):
+        found = converter.convert(unpack(batch, stretch.wanted.packed))
+        times = found.column(_TIME_NS)
+        is_wanted = pc.and_(pc.greater_equal(times, first_ns), pc.less_equal(times, last_ns))
+        yield found.drop_columns([_TIME_NS]).filter(is_wanted)
 
 
 def _go_batches(
@@ -155,13 +195,11 @@ def _go_batches(
             headers=selection.headers,
             payloads=selection.payloads,
         )
-        _refuse(reader.report.damage, stretch, on_corrupt)
+        treat(reader.report.damage_by_block.get(block.number, ()), stretch.place, on_corrupt)
 
 
-def _refuse(damage: list[Damage], stretch: Stretch, on_corrupt: OnCorruptRecord) -> None:
-    if damage and on_corrupt is OnCorruptRecord.FAIL:
-        raise CorruptStore(
-            stretch.place.path,
-            damage[0].offset,
-            f"{damage[0]}; read around it with onCorruptRecord=skip",
-        )
+def treat(damage: Sequence[Damage], place: Place, on_corrupt: OnCorruptRecord) -> None:
+    """Do with damage in a directory what the policy says; raises CorruptStore."""
+    if damage:
+        where = Scanned(open_folder(place.path), place.stream, place.is_go)
+        treat_damage(damage, where, on_corrupt, place.quarantine)

@@ -6,15 +6,21 @@ and again by every task, so it must mean the same everywhere. Read-only.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from pyarrow import fs
 
 from penstock.errors import UsageError
 from penstock.format.files import LocalFolder, ReadableFile, ReadableFolder
+from penstock.format.layout import TEMPORARY_SUFFIX, is_stream_directory
 
 MESSAGES_NAME = "msgs"
 """Where a server keeps a stream's messages, below the stream's own folder."""
+
+DEPTH_MAX = 4
+"""From a server's store to its streams: jetstream, the account, streams, the stream."""
 
 
 class RemoteFile:
@@ -64,25 +70,57 @@ class RemoteFolder:
 
 
 def open_folder(place: str) -> ReadableFolder:
-    """Give the folder at a path or URI; raises UsageError where there is none."""
+    """Give the folder of messages at a path or URI; raises UsageError where there is none."""
+    folder, names = _looked_at(place)
+    if MESSAGES_NAME in names:
+        return open_folder(f"{place.rstrip('/')}/{MESSAGES_NAME}")
+    return folder
+
+
+def folder_at(place: str) -> ReadableFolder:
+    """Give the folder at a path or URI itself, there or not; raises UsageError for no URI."""
     if "://" not in place:
-        folder: ReadableFolder = LocalFolder(place)
-    else:
-        try:
-            files, path = fs.FileSystem.from_uri(place)
-        except (ValueError, OSError) as error:
-            raise UsageError(f"{place}: {error}") from None
-        is_local = isinstance(files, fs.LocalFileSystem)
-        folder = LocalFolder(path) if is_local else RemoteFolder(files, path)
+        # Spark's catalog writes a local path with its scheme, and with one slash.
+        return LocalFolder(place.removeprefix("file:"))
     try:
-        names = folder.list_names()
+        files, path = fs.FileSystem.from_uri(place)
+    except (ValueError, OSError) as error:
+        raise UsageError(f"{place}: {error}") from None
+    is_local = isinstance(files, fs.LocalFileSystem)
+    return LocalFolder(path) if is_local else RemoteFolder(files, path)
+
+
+def _looked_at(place: str) -> tuple[ReadableFolder, list[str]]:
+    folder = folder_at(place)
+    try:
+        return folder, folder.list_names()
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{place}: no such folder") from None
     except OSError as error:
         raise UsageError(f"{place}: {error}") from None
-    if MESSAGES_NAME in names:
-        return open_folder(f"{place.rstrip('/')}/{MESSAGES_NAME}")
-    return folder
+
+
+def find_stream_folders(place: str) -> list[str]:
+    """Give the folders of streams at or below a place: a server's store, or a part of it.
+
+    Raises UsageError where there is no such folder, and where no stream is found.
+    """
+    found = list(_streams_below(place.rstrip("/") or "/", _looked_at(place)[1], DEPTH_MAX))
+    if not found:
+        raise UsageError(f"{place}: no stream is here")
+    return found
+
+
+def _streams_below(place: str, names: list[str], depth: int) -> Iterator[str]:
+    if MESSAGES_NAME in names or is_stream_directory(names):
+        yield place
+    elif depth:
+        for name in names:
+            # What begins with a dot is being removed, and what ends like this was never finished.
+            if not name.startswith(".") and not name.endswith(TEMPORARY_SUFFIX):
+                with contextlib.suppress(UsageError):
+                    below = f"{place.rstrip('/')}/{name}"
+                    yield from _streams_below(below, _looked_at(below)[1], depth - 1)
 
 
 def stream_name(place: str) -> str:

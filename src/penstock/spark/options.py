@@ -8,6 +8,7 @@ Spark itself passes a misspelt option over in silence. Pure.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -16,6 +17,24 @@ import msgspec
 from penstock.errors import UsageError
 
 _SUFFIXES = {"k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION = re.compile(r"(?P<number>\d{1,9}(\.\d{1,9})?)(?P<unit>ms|s|m|h|d)")
+
+_REPEATED = "option."
+"""What the options of a catalog's table begin with, which Spark hands over a second time so."""
+
+_OF_TABLES = {
+    "provider",
+    "location",
+    "owner",
+    "external",
+    "comment",
+    "collation",
+    "is_managed_location",
+    "table_type",
+}
+"""What a catalog keeps with a table, and hands over with its options."""
 
 SHARED = {"path", "checkpointlocation"}
 """What Spark itself adds to the options of any format."""
@@ -33,7 +52,10 @@ class Options:
         self._format = format_name
         self._aliases = aliases or {}
         self._given: dict[str, tuple[str, str]] = {}
+        is_table = any(name.lower().startswith(_REPEATED) for name in given)
         for name, text in given.items():
+            if name.lower().startswith(_REPEATED) or (is_table and name.lower() in _OF_TABLES):
+                continue
             meant = self._aliases.get(name.lower(), name).lower()
             known = self._given.setdefault(meant, (name, text))
             if known[1] != text:
@@ -77,8 +99,19 @@ class Options:
         return f"{self._format}: no option {name!r}{hint} There are: {listed}"
 
 
+def hint_of(given: Mapping[str, str]) -> str:
+    """Say why there may be no options at all."""
+    if given:
+        return ""
+    return "; a table of the catalog is read WITH its options: FROM orders WITH (`stream` = 'A')"
+
+
 class Size(int):
     """A number of bytes; written as 1024, 64k, 256m, 2g."""
+
+
+class Duration(float):
+    """Some seconds; written as 250ms, 30s, 15m, 2h."""
 
 
 class Names(tuple[str, ...]):
@@ -92,6 +125,8 @@ def _of_our_own(kind: type, text: Any) -> Any:
         return _size(text)
     if kind is Names:
         return _names(text)
+    if kind is Duration:
+        return _duration(text)
     raise NotImplementedError(kind)
 
 
@@ -102,6 +137,13 @@ def _size(text: str) -> Size:
     if not digits.isdecimal() or int(digits) * factor < 1:
         raise ValueError("a size is a number of bytes, as in 1024, 64k, 256m or 2g")
     return Size(int(digits) * factor)
+
+
+def _duration(text: str) -> Duration:
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise ValueError("a duration is a number with its unit, as in 250ms, 30s, 15m or 2h")
+    return Duration(float(found["number"]) * _SECONDS[found["unit"]])
 
 
 def _names(text: str) -> Names:

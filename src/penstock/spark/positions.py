@@ -49,17 +49,34 @@ def decode(given: Mapping[str, Any]) -> dict[str, Position]:
         raise FormatError(f"no positions: {given!r}: {error}") from None
 
 
-def check_stream(
-    stream: str, at: Position, created: str, first_seq: int, *, fail_on_data_loss: bool
-) -> int:
+class Here(msgspec.Struct, frozen=True):
+    """A stream as it is: which one, its first message that is left, and what is behind its last."""
+
+    created: str
+    first_seq: int
+    end: int
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What a query puts up with."""
+
+    fail_on_data_loss: bool = True
+    allow_recreated_stream: bool = False
+
+
+def check_stream(stream: str, at: Position, now: Here, rules: Rules) -> int:
     """Give from where a query goes on; raises DataLoss where it must not."""
-    # A stream that had no block yet could not be told from another.
-    if at.created not in ("", created):
+    first_seq = now.first_seq
+    # A stream that had no block yet could not be told from another. One that was restored from an
+    # older copy has the same birth, and ends before the query's place.
+    if at.created not in ("", now.created) or at.next > now.end:
+        if rules.allow_recreated_stream:
+            return first_seq
         raise DataLoss(
             f"stream {stream} was made anew since the query read it: start the query afresh, "
-            "with another checkpoint"
+            "with another checkpoint, or with allowRecreatedStream=true from its beginning"
         )
-    if at.next < first_seq and fail_on_data_loss:
+    if at.next < first_seq and rules.fail_on_data_loss:
         raise DataLoss(
             f"stream {stream}: the query had come to sequence {at.next}, and the first that is "
             f"left is {first_seq}: retention or a purge overtook it. With failOnDataLoss=false "

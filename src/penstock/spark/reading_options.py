@@ -14,12 +14,14 @@ import msgspec
 from penstock.errors import UsageError
 from penstock.format.reader import SEQ_MAX, TIME_MAX, TIME_MIN
 from penstock.spark import schema
-from penstock.spark.options import Names, Size
+from penstock.spark.options import Duration, Names, Size
+from penstock.spark.positions import Rules
 from penstock.spark.schema import Column
 from penstock.subjects import SubjectFilter
 
 _NS = 1_000_000_000
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class OnCorruptRecord(StrEnum):
@@ -27,6 +29,7 @@ class OnCorruptRecord(StrEnum):
 
     FAIL = "fail"
     SKIP = "skip"
+    QUARANTINE = "quarantine"
 
 
 class ValueFormat(StrEnum):
@@ -36,6 +39,27 @@ class ValueFormat(StrEnum):
     STRING = "string"
 
 
+class PayloadCompression(StrEnum):
+    """What a payload is packed with, by whoever published it."""
+
+    NONE = "none"
+    ZLIB = "zlib"
+
+
+class SchemaStyle(StrEnum):
+    """Whose names the columns have: ours, or those of the official NATS connector."""
+
+    PENSTOCK = "penstock"
+    OFFICIAL = "official"
+
+
+class NoMatch(StrEnum):
+    """What becomes of a time behind which a stream has no message."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
 class Content(msgspec.Struct, frozen=True, rename="camel"):
     """Which columns a table has where the user gives no schema."""
 
@@ -43,9 +67,17 @@ class Content(msgspec.Struct, frozen=True, rename="camel"):
     include_raw_headers: bool = False
     columns: Names | None = None
     value_format: ValueFormat = ValueFormat.BINARY
+    payload_compression: PayloadCompression = PayloadCompression.NONE
+    schema_style: SchemaStyle = SchemaStyle.PENSTOCK
+
+    def known(self, ours: tuple[Column, ...]) -> tuple[Column, ...]:
+        """Give the columns that there are, in the style that is asked for."""
+        return ours if self.schema_style is SchemaStyle.PENSTOCK else schema.OFFICIAL_COLUMNS
 
     def choose(self, known: tuple[Column, ...]) -> list[Column]:
         """Give the columns; raises UsageError for unknown ones."""
+        if self.schema_style is SchemaStyle.OFFICIAL and self.columns is None:
+            return list(known)
         if self.columns is not None:
             return schema.choose(self.columns, known)
         payload = schema.DATA if self.value_format is ValueFormat.BINARY else schema.VALUE
@@ -67,8 +99,22 @@ class Batches(msgspec.Struct, frozen=True, rename="camel"):
 class Following(msgspec.Struct, frozen=True, rename="camel"):
     """How a query that goes on reads."""
 
-    max_offsets_per_trigger: Annotated[int, msgspec.Meta(ge=0)] = 0
+    max_offsets_per_trigger: Natural = 0
+    max_bytes_per_trigger: Size | None = None
+    min_offsets_per_trigger: Natural = 0
+    max_trigger_delay: Duration = Duration(15 * 60)
     fail_on_data_loss: bool = True
+    allow_recreated_stream: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        if 0 < self.max_offsets_per_trigger < self.min_offsets_per_trigger:
+            raise ValueError("minOffsetsPerTrigger is above maxOffsetsPerTrigger")
+
+    @property
+    def rules(self) -> Rules:
+        """What a query puts up with."""
+        return Rules(self.fail_on_data_loss, self.allow_recreated_stream)
 
 
 class Range(msgspec.Struct, frozen=True, rename="camel"):
@@ -78,6 +124,9 @@ class Range(msgspec.Struct, frozen=True, rename="camel"):
     ending_offsets: str = ""
     starting_timestamp: str = ""
     ending_timestamp: str = ""
+    starting_offsets_by_timestamp: str = ""
+    ending_offsets_by_timestamp: str = ""
+    starting_offsets_by_timestamp_strategy: NoMatch = NoMatch.ERROR
     subject: Names | None = None
 
     def subjects(self) -> SubjectFilter | None:
@@ -101,6 +150,15 @@ class Range(msgspec.Struct, frozen=True, rename="camel"):
             return 0
         return parse_sequence(self.starting_offsets, "startingOffsets", "earliest")
 
+    def start_times(self) -> dict[str, int]:
+        """Give the time at which each stream is begun that has one; raises UsageError."""
+        option = "startingOffsetsByTimestamp"
+        return parse_times(self.starting_offsets_by_timestamp, option)
+
+    def end_times(self) -> dict[str, int]:
+        """Give the time at which each stream ends that has one; raises UsageError."""
+        return parse_times(self.ending_offsets_by_timestamp, "endingOffsetsByTimestamp")
+
     def starts_at_end(self) -> bool:
         """Tell whether a query that goes on begins with what comes next."""
         return self.starting_offsets == "latest"
@@ -117,6 +175,17 @@ def parse_sequence(text: str, option: str, word: str) -> int:
     if not text.isdecimal() or not 0 <= int(text) <= SEQ_MAX:
         raise UsageError(f"option {option}: {text!r} is neither {word!r} nor a sequence")
     return int(text)
+
+
+def parse_times(text: str, option: str) -> dict[str, int]:
+    """Read JSON with a time for each stream; gives Unix nanoseconds."""
+    if not text:
+        return {}
+    try:
+        named = msgspec.json.decode(text, type=dict[str, int | str])
+    except msgspec.DecodeError as error:
+        raise UsageError(f"option {option}: {text!r}: {error}") from None
+    return {name: parse_time(str(time), option, TIME_MIN) for name, time in named.items()}
 
 
 def parse_time(text: str, option: str, default: int) -> int:

@@ -49,6 +49,9 @@ HEADERS = pa.map_(pa.string(), pa.list_(pa.field("element", pa.string())))
 
 STREAM = Column("stream", StringType(), pa.string(), "the stream's name")
 SUBJECT = Column("subject", StringType(), pa.string(), "the message's subject")
+SUBJECT_RAW = Column("subject_raw", BinaryType(), pa.binary(), "the message's subject as it is")
+"""For jobs, which must not lose what is no text; no column of a table."""
+
 SEQUENCE = Column("sequence", LongType(), pa.int64(), "its place in the stream")
 TIMESTAMP = Column(
     "timestamp", TimestampType(), pa.timestamp("us", tz="UTC"), "when it was stored, to a µs"
@@ -68,6 +71,8 @@ SIZE = Column("size", IntegerType(), pa.int32(), "bytes of its payload and heade
 BLOCK = Column("_block", LongType(), pa.int64(), "the number of its block file")
 OFFSET = Column("_offset", LongType(), pa.int64(), "its place in the block file")
 
+NO_NUMBER = Column("no_number", LongType(), pa.int64(), "null: of a consumer, and there is none")
+
 MESSAGE_COLUMNS = (
     STREAM,
     SUBJECT,
@@ -81,6 +86,25 @@ MESSAGE_COLUMNS = (
     REPLY,
     SIZE,
 )
+OFFICIAL_COLUMNS = tuple(
+    msgspec.structs.replace(column, shown_as=name)
+    for name, column in (
+        ("subject", SUBJECT),
+        ("replyTo", REPLY),
+        ("content", DATA),
+        ("headers", HEADER_MAP),
+        ("domain", REPLY),
+        ("stream", STREAM),
+        ("consumer", REPLY),
+        ("delivered", NO_NUMBER),
+        ("streamSeq", SEQUENCE),
+        ("consumerSeq", NO_NUMBER),
+        ("timestamp", TIMESTAMP),
+        ("pending", NO_NUMBER),
+    )
+)
+"""What the official NATS connector shows, under its names; what is of its consumer is null."""
+
 BLOCK_COLUMNS = (*MESSAGE_COLUMNS, BLOCK, OFFSET)
 
 

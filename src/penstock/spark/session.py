@@ -29,6 +29,8 @@ _HERE = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # Spark's own 200 are for clusters: every one is a task, and a file of a query's state.
+    "spark.sql.shuffle.partitions": "4",
 }
 """For a session that lives in this process alone: it is not to be reached from elsewhere."""
 
@@ -43,7 +45,7 @@ def open_session(
     """Give a session that knows our formats; `remote` is the address of a Spark Connect server."""
     # Workers must run what the driver runs, or our compiled modules are not there.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = dict(_HERE if master.startswith("local[") else _EVERYWHERE)
+    settings = dict(_HERE if master.startswith("local") else _EVERYWHERE)
     builder = SparkSession.builder.appName(name)
     if remote:
         builder = builder.remote(remote)

@@ -1,7 +1,7 @@
 """The format `penstock` for writing: each row is published, and taken by a stream.
 
     frame.write.format("penstock").mode("append").option("subject", "orders.new").save()
-    query.writeStream.format("penstock").option("delivery", "dedupe")…
+    query.writeStream.format("penstock").option("delivery", "exactly-once")…
 
 Columns: `subject` (or the option), `data` (binary or text; `value` too), and where they are there
 `headers` and `msg_id`. A task waits for the stream's acknowledgement of each of its rows; what a
@@ -10,160 +10,134 @@ stream refuses fails the task, and so the query.
     delivery        at-least-once: a task that is run again publishes its rows again
                     dedupe: with a message id each, so that a stream drops what it had within its
                     duplicate window; ids are `msg_id`, or the query's batch, the task and the row
+                    exactly-once: in atomic batches with fences, see `exact_sink`
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
-from typing import Annotated, Any
+import functools
+from collections.abc import Iterator, Sequence
 
-import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.types import BinaryType, MapType, StringType, StructType
 
+from penstock.client.rows import Rows
 from penstock.errors import UsageError
-from penstock.spark.connecting import ALIASES, Connection, streams_of
-from penstock.spark.options import Options
-
-FORMAT = "penstock"
-PAYLOADS = ("data", "value", "content")
-
-
-class Delivery(StrEnum):
-    """What is promised of a row."""
-
-    AT_LEAST_ONCE = "at-least-once"
-    DEDUPE = "dedupe"
-
-
-class Target(msgspec.Struct, frozen=True, rename="camel"):
-    """Where rows go, and with which promise."""
-
-    subject: str = ""
-    delivery: Delivery = Delivery.AT_LEAST_ONCE
-    sink_id: str = ""
-    max_in_flight: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 4096
+from penstock.limits import SINK_SUBJECTS_KNOWN_MAX
+from penstock.spark.connecting import streams_of
+from penstock.spark.exact_sink import ExactWriter
+from penstock.spark.fences import FencePlace, check_partitions, check_sink_id
+from penstock.spark.sink_settings import Delivery, Sink
+from penstock.spark.unwritten import UnwrittenRows
+from penstock.subjects import SubjectFilter, is_literal
 
 
 class Published(WriterCommitMessage):
-    """What one task did."""
+    """What one task did: rows that it brought in, rows that were there, and which sink it is."""
 
-    def __init__(self, rows: int, duplicates: int) -> None:
+    def __init__(self, rows: int, duplicates: int, sink_id: str = "") -> None:
         self.rows = rows
         self.duplicates = duplicates
+        self.sink_id = sink_id
 
 
-class Sink(msgspec.Struct, frozen=True):
-    """Everything that a task needs to publish."""
+class _Task:
+    """Which part of which batch is being written: what Spark tells a task of itself."""
 
-    connection: Connection
-    target: Target
-    payload: str
-    has_headers: bool
-    has_id: bool
-
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Published:
-        """Publish every row; raises RefusedByServer, UsageError, OSError."""
-        rows = duplicates = 0
-        with streams_of(self.connection) as streams:
-            for batch in batches:
-                duplicates += streams.client.publish_rows(
-                    self._subjects(batch),
-                    self._header_blocks(batch, rows),
-                    column_bytes(batch.column(self.payload), self.payload),
-                    in_flight=self.target.max_in_flight,
-                )
-                rows += batch.num_rows
-        return Published(rows, duplicates)
-
-    def _subjects(self, batch: pa.RecordBatch) -> tuple[memoryview, memoryview]:
-        if self.target.subject:
-            return column_bytes(pa.repeat(self.target.subject, batch.num_rows), "subject")
-        return column_bytes(batch.column("subject"), "subject")
-
-    def _header_blocks(
-        self, batch: pa.RecordBatch, before: int
-    ) -> tuple[memoryview, memoryview] | None:
-        wants_ids = self.target.delivery is Delivery.DEDUPE
-        if not wants_ids and not self.has_headers:
-            return None
-        every = batch.column("headers").to_pylist() if self.has_headers else [None] * len(batch)
-        ids = self._ids(batch, before) if wants_ids else [None] * len(batch)
-        blocks = [header_block(each, id_) for each, id_ in zip(every, ids, strict=True)]
-        return column_bytes(pa.array(blocks, pa.binary()), "headers")
-
-    def _ids(self, batch: pa.RecordBatch, before: int) -> list[str]:
-        if self.has_id:
-            return [str(each) for each in batch.column("msg_id").to_pylist()]
+    def __init__(self) -> None:
         context = TaskContext.get()
         if context is None:
-            raise UsageError("delivery=dedupe needs the column msg_id outside of a task")
-        run = context.getLocalProperty("streaming.sql.batchId")
-        query = self.target.sink_id or context.getLocalProperty("sql.streaming.queryId")
-        if run is None or not query:
-            raise UsageError("delivery=dedupe of a batch needs the column msg_id")
-        start = f"{query}:{run}:{context.partitionId()}:"
-        return [f"{start}{before + row}" for row in range(batch.num_rows)]
+            raise UsageError("rows are written in tasks, and this is none")
+        self.partition = context.partitionId()
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        self.batch = None if batch is None else int(batch)
+        self.query = context.getLocalProperty("sql.streaming.queryId") or ""
 
 
-def header_block(headers: Sequence[tuple[str, list[str]]] | None, message_id: str | None) -> bytes:
-    """Write headers as they are sent; raises UsageError for what would be something else."""
-    lines = []
-    if message_id is not None:
-        lines.append(("Nats-Msg-Id", message_id))
-    for name, values in headers or ():
-        lines += [(name, value) for value in values or ()]
-    if not lines:
-        return b""
-    for name, value in lines:
-        if not name or any(letter in name for letter in ":\r\n") or "\r" in value or "\n" in value:
-            raise UsageError(f"no header: {name!r}: {value!r}")
-    text = "".join(f"{name}: {value}\r\n" for name, value in lines)
-    return f"NATS/1.0\r\n{text}\r\n".encode()
+def write_rows(sink: Sink, batches: Iterator[pa.RecordBatch], *, is_streaming: bool) -> Published:
+    """Publish a task's rows; raises RefusedByServer, UsageError, NotTheSameRows, OSError."""
+    if sink.is_exact:
+        return _write_exactly(sink, batches, is_streaming=is_streaming)
+    id_start = None
+    if sink.target.delivery is Delivery.DEDUPE and not sink.shape.id_column:
+        id_start = _id_start(sink)
+    count = 0
+    with streams_of(sink.connection) as streams:
+        streams.client.set_timeout(sink.target.publish_timeout_ms / 1000)
+        with streams.client.publishing_rows(in_flight=sink.target.max_in_flight) as publisher:
+            for batch in batches:
+                publisher.publish(sink.shape.rows(batch, id_start, count))
+                count += batch.num_rows
+        streams.client.set_timeout(sink.connection.request_timeout_ms / 1000)
+    return Published(count - publisher.duplicates, publisher.duplicates)
 
 
-def column_bytes(column: pa.Array, name: str) -> tuple[memoryview, memoryview]:
-    """Give a column's offsets (int32) and its bytes; raises UsageError where a row is null."""
-    if column.null_count:
-        raise UsageError(f"column {name} is null in a row")
-    plain = column.cast(pa.binary())
-    if plain.offset:
-        plain = pa.concat_arrays([plain])
-    _, offsets, data = plain.buffers()
-    places = memoryview(offsets.slice(0, (len(plain) + 1) * 4)).cast("i")
-    return places, memoryview(b"" if data is None else data).cast("B")
+def _id_start(sink: Sink) -> bytes:
+    task = _Task()
+    query = sink.target.sink_id or task.query
+    batch = task.batch if sink.target.version is None else sink.target.version
+    if batch is None or not query:
+        raise UsageError("delivery=dedupe of a batch needs the column msg_id, or msgIdColumn")
+    return f"{query}:{batch}:{task.partition}:".encode()
 
 
-def read_sink(given: Mapping[str, str], schema: StructType) -> Sink:
-    """Read the options of the format and the columns of a frame; raises UsageError."""
-    options = Options(FORMAT, given, ALIASES)
-    connection = options.group(Connection)
-    target = options.group(Target)
-    options.finish()
-    names = {field.name: field.dataType for field in schema.fields}
-    payloads = [each for each in PAYLOADS if each in names]
-    if len(payloads) != 1:
-        raise UsageError(f"{FORMAT}: the frame needs one of the columns {', '.join(PAYLOADS)}")
-    _check_type(names, payloads[0], (BinaryType, StringType))
-    if not target.subject:
-        if "subject" not in names:
-            raise UsageError(f"{FORMAT}: give the option subject, or a column subject")
-        _check_type(names, "subject", (StringType,))
-    if "headers" in names:
-        _check_type(names, "headers", (MapType,))
-    return Sink(connection, target, payloads[0], "headers" in names, "msg_id" in names)
+def _write_exactly(
+    sink: Sink, batches: Iterator[pa.RecordBatch], *, is_streaming: bool
+) -> Published:
+    task = _Task()
+    query = task.query if is_streaming else ""
+    batch = task.batch if is_streaming else sink.target.version
+    sink_id = sink.target.sink_id or query
+    if batch is None or not sink_id:
+        raise UsageError("delivery=exactly-once: Spark tells neither the query nor the batch")
+    check_sink_id(sink_id)
+    place = FencePlace(sink.target.stream, sink.fence_prefix, sink_id)
+    rows = UnwrittenRows(_checked_rows(sink, batches))
+    writer = ExactWriter(place, task.partition, batch, query, rows)
+    connect = functools.partial(streams_of, sink.connection)
+    writer.run(connect, sink.target.publish_timeout_ms / 1000)
+    return Published(writer.written, writer.rows - writer.written, sink_id)
 
 
-def _check_type(names: Mapping[str, Any], name: str, kinds: tuple[type, ...]) -> None:
-    if not isinstance(names[name], kinds):
-        raise UsageError(f"{FORMAT}: column {name} cannot be {names[name].simpleString()}")
+def _checked_rows(sink: Sink, batches: Iterator[pa.RecordBatch]) -> Iterator[Rows]:
+    """Give rows as messages, once it is sure that the stream takes their subjects.
+
+    A row that went to another stream would not come in together with its fence.
+    """
+    taken, known = SubjectFilter(sink.stream_subjects), set[str]()
+    fences = f"{sink.fence_prefix}."
+    for batch in batches:
+        for subject in pc.unique(sink.shape.subjects(batch)).to_pylist():
+            if subject is None or subject in known:
+                continue
+            data = subject.encode()
+            if not is_literal(data) or not taken.matches(data) or subject.startswith(fences):
+                raise UsageError(
+                    f"delivery=exactly-once: stream {sink.target.stream} does not take a row with "
+                    f"the subject {subject!r}"
+                )
+            if len(known) >= SINK_SUBJECTS_KNOWN_MAX:
+                known.clear()
+            known.add(subject)
+        yield sink.shape.rows(batch)
+
+
+def _finish(sink: Sink, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
+    """Look once more when all tasks are through; what was to be replaced goes now."""
+    told = [each for each in messages if isinstance(each, Published)]
+    if sink.is_exact and told:
+        place = FencePlace(sink.target.stream, sink.fence_prefix, told[0].sink_id)
+        with streams_of(sink.connection) as streams:
+            check_partitions(streams, place, batch, len(messages))
+    if sink.purges_to:
+        with streams_of(sink.connection) as streams:
+            streams.call(f"STREAM.PURGE.{sink.target.stream}", {"seq": sink.purges_to + 1})
 
 
 class RowWriter(DataSourceArrowWriter):
@@ -174,7 +148,11 @@ class RowWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish a task's rows."""
-        return self._sink.write(iterator)
+        return write_rows(self._sink, iterator, is_streaming=False)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All rows are in."""
+        _finish(self._sink, messages, self._sink.target.version or 0)
 
 
 class RowStreamWriter(DataSourceStreamArrowWriter):
@@ -185,4 +163,8 @@ class RowStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish a task's rows."""
-        return self._sink.write(iterator)
+        return write_rows(self._sink, iterator, is_streaming=True)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """All rows of a batch are in."""
+        _finish(self._sink, messages, batchId)

@@ -9,15 +9,17 @@ it was planned; reading leaves nothing behind on the server.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+import msgspec
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from penstock.errors import UsageError
+from penstock.spark.pushdown import narrow
 from penstock.spark.schema import MESSAGE_COLUMNS, Column, requested, spark_schema
-from penstock.spark.sink import RowStreamWriter, RowWriter, read_sink
+from penstock.spark.sink import RowStreamWriter, RowWriter
+from penstock.spark.sink_settings import read_sink
 from penstock.spark.stream_follow import StreamFollower
 from penstock.spark.stream_read import RangePartition, read_range
 from penstock.spark.stream_settings import (
@@ -52,6 +54,16 @@ class StreamBatchReader(DataSourceReader):
             yield from read_range(partition.wanted, self._columns)
 
 
+class NarrowedStreamReader(StreamBatchReader):
+    """Reads what a query's filters may want; Spark calls it only where that is switched on."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take filters; all are handed back, for Spark to look at each row."""
+        found = narrow(filters, self._columns)
+        self._settings = msgspec.structs.replace(self._settings, narrowed=found)
+        return filters
+
+
 class StreamSource(DataSource):
     """The format; see the module."""
 
@@ -64,27 +76,26 @@ class StreamSource(DataSource):
         """Give the columns that the options ask for, once the streams are known to be there."""
         settings = read_settings(self.options)
         find_streams(settings)
-        return spark_schema(settings.content.choose(MESSAGE_COLUMNS))
+        return spark_schema(settings.content.choose(settings.content.known(MESSAGE_COLUMNS)))
 
     def reader(self, schema: StructType) -> StreamBatchReader:
         """Give what reads the streams once."""
-        return StreamBatchReader(read_settings(self.options), requested(schema, MESSAGE_COLUMNS))
+        settings = read_settings(self.options)
+        kind = NarrowedStreamReader if settings.pushdown.pushdown else StreamBatchReader
+        return kind(settings, requested(schema, settings.content.known(MESSAGE_COLUMNS)))
 
     def streamReader(self, schema: StructType) -> StreamFollower:  # noqa: N802 - Spark's name
         """Give what follows the streams."""
-        return StreamFollower(read_settings(self.options), requested(schema, MESSAGE_COLUMNS))
+        settings = read_settings(self.options)
+        columns = requested(schema, settings.content.known(MESSAGE_COLUMNS))
+        return StreamFollower(settings, columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> RowWriter:
         """Give what publishes a frame."""
-        _refuse_overwrite(overwrite)
-        return RowWriter(read_sink(self.options, schema))
+        return RowWriter(read_sink(self.options, schema, overwrites=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RowStreamWriter:  # noqa: N802
         """Give what publishes what a query yields."""
-        _refuse_overwrite(overwrite)
-        return RowStreamWriter(read_sink(self.options, schema))
-
-
-def _refuse_overwrite(overwrite: bool) -> None:
-    if overwrite:
-        raise UsageError(f'{FORMAT}: a stream is only ever appended to: mode("append")')
+        return RowStreamWriter(
+            read_sink(self.options, schema, overwrites=overwrite, is_streaming=True)
+        )

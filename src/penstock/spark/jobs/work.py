@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock import errors
 from penstock.errors import PenstockError
@@ -47,33 +47,67 @@ def run_parts(
     """Give each part's result, in the order of the parts; raises what a part raised."""
     if not parts:
         return []
+    frame = _frame(spark, _one_row, work, parts, SCHEMA)
+    with running(spark, len(parts), tell):
+        rows = frame.collect()
+    found = {row["part"]: pickle.loads(bytes(row["result"])) for row in rows}
+    return [found[number] for number in range(len(parts))]
+
+
+def part_rows(
+    spark: SparkSession,
+    work: Callable[[Part], Iterator[pa.RecordBatch]],
+    parts: Sequence[Part],
+    schema: str,
+) -> DataFrame:
+    """Give what the parts yield as a frame, for Spark to add up what is too much for the driver."""
+    return _frame(spark, _all_rows, work, parts, schema)
+
+
+@contextlib.contextmanager
+def running(spark: SparkSession, total: int, tell: Tell | None = None) -> Iterator[None]:
+    """Tell how far so many parts are that Spark runs meanwhile; raises what a part raised."""
+    with _telling(spark, total, tell):
+        try:
+            yield
+        except PySparkException as error:
+            raise _of_ours(error) from error
+
+
+_Rows = Callable[[int, Callable[[Any], Any], Any], Iterator[pa.RecordBatch]]
+
+
+def _frame(
+    spark: SparkSession,
+    rows: _Rows,
+    work: Callable[[Part], Any],
+    parts: Sequence[Part],
+    schema: str,
+) -> DataFrame:
     pickled: list[bytes] = [cloudpickle.dumps((work, part)) for part in parts]  # type: ignore[no-untyped-call]
 
     def in_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield _one_row(number, pickled[number])
+                work, part = pickle.loads(pickled[number])
+                try:
+                    yield from rows(number, work, part)
+                except (PenstockError, OSError) as error:
+                    kind = type(error).__name__
+                    raise RuntimeError(f"<<penstock {kind}>>{error}<<end>>") from error
 
-    frame = spark.range(0, len(parts), 1, len(parts)).mapInArrow(in_task, SCHEMA)
-    with _telling(spark, len(parts), tell):
-        try:
-            rows = frame.collect()
-        except PySparkException as error:
-            raise _of_ours(error) from error
-    found = {row["part"]: pickle.loads(bytes(row["result"])) for row in rows}
-    return [found[number] for number in range(len(parts))]
+    return spark.range(0, len(parts), 1, max(len(parts), 1)).mapInArrow(in_task, schema)
 
 
-def _one_row(number: int, pickled: bytes) -> pa.RecordBatch:
-    work, part = pickle.loads(pickled)
-    try:
-        result = work(part)
-    except (PenstockError, OSError) as error:
-        raise RuntimeError(f"<<penstock {type(error).__name__}>>{error}<<end>>") from error
-    return pa.record_batch(
-        [pa.array([number], pa.int64()), pa.array([pickle.dumps(result)], pa.binary())],
+def _one_row(number: int, work: Callable[[Any], Any], part: Any) -> Iterator[pa.RecordBatch]:
+    yield pa.record_batch(
+        [pa.array([number], pa.int64()), pa.array([pickle.dumps(work(part))], pa.binary())],
         names=["part", "result"],
     )
+
+
+def _all_rows(_number: int, work: Callable[[Any], Any], part: Any) -> Iterator[pa.RecordBatch]:
+    yield from work(part)
 
 
 def _of_ours(error: PySparkException) -> Exception:

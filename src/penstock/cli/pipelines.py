@@ -1,0 +1,170 @@
+"""`penstock run`: runs a pipeline until it is stopped, and says how its flows are doing.
+
+Everything that can be known before Spark starts is checked before: the file, the options, whether
+the server is there and has the streams. Ctrl-C and SIGTERM stop the flows; the next start goes on
+where they were.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from penstock.cli.connecting import Link, with_server
+from penstock.cli.jobs import Conf, Master, Remote, Session, spark_session
+from penstock.cli.output import Column, count, make_output, text
+from penstock.client.client import DEFAULT_URL
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from penstock.documents.pipeline_reports import FlowReport
+    from penstock.spark.pipelines import Pipeline
+
+_FLOWS = (
+    Column("flow", "flow"),
+    Column("from", "from", text),
+    Column("to", "to", text),
+    Column("mode", "mode"),
+    Column("dead_letters", "dead letters", text),
+    Column("checkpoint", "checkpoint", text),
+)
+
+
+@with_server
+def run(
+    link: Link,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A pipeline: .py or .yaml.")],
+    once: Annotated[
+        bool, typer.Option("--once", help="End when all that is there now is dealt with.")
+    ] = False,
+    checkpoint: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR",
+            help="Where it notes how far it is; `checkpoints` here if the file says nothing.",
+            show_default=False,
+        ),
+    ] = "",
+    master: Master = "local[*]",
+    remote: Remote = "",
+    conf: Conf = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only check the file, and say what it does.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A line of JSON for each report of a flow.")
+    ] = False,
+) -> None:
+    """Run a pipeline: from streams, through Spark, to streams, tables and buckets.
+
+    Started again it goes on where it was; what was written is not written twice.
+
+    \b
+    Exit codes:
+      0  done, or stopped
+      1  a flow has failed
+      2  wrong usage: the file, an option, a stream that is not there
+    """
+    pipeline = _loaded(file)
+    _take_link(pipeline, link)
+    if dry_run:
+        _describe(pipeline, checkpoint, as_json=as_json)
+        return
+    from penstock.spark.pipelines.checking import check_ends, connection_options
+
+    check_ends(pipeline, connection_options(pipeline, ""))
+    wanted = Session(master, remote, conf, as_json)
+    with _stopped_by_signals(), spark_session(wanted, f"penstock {pipeline.name}") as spark:
+        tell = _tell_json if as_json else _tell_people
+        with contextlib.suppress(KeyboardInterrupt):
+            pipeline.run(spark, checkpoint=checkpoint, once=once, tell=tell)
+
+
+def _loaded(file: Path) -> Pipeline:
+    try:
+        from penstock.spark.pipelines.loading import load_pipeline
+    except ImportError as error:
+        raise UsageError(
+            f"this needs Spark ({error.name} is missing): pip install 'penstock[spark]'"
+        ) from None
+    return load_pipeline(file)
+
+
+def _take_link(pipeline: Pipeline, link: Link) -> None:
+    """Let what the command line says of the server count over what the file says."""
+    if link.tls_first:
+        raise UsageError("--tls-first is not known to connections of Spark")
+    if link.server != DEFAULT_URL or not pipeline.server:
+        pipeline.server = link.server
+    known = link.credentials()
+    given = {
+        "user": known.user,
+        "password": known.password,
+        "token": known.token,
+        "nkeySeedFile": link.nkey,
+        "credsFile": link.creds,
+        "tls.ca": link.tls_ca,
+        "tls.cert": link.tls_cert,
+        "tls.key": link.tls_key,
+    }
+    pipeline.options |= {name: value for name, value in given.items() if value}
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Have SIGTERM do what Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _describe(pipeline: Pipeline, checkpoint: str, *, as_json: bool) -> None:
+    from penstock.spark.pipelines.checking import checkpoint_of
+
+    output = make_output(as_json=as_json)
+    output.facts({"pipeline": pipeline.name, "server": pipeline.server}, ())
+    rows = [
+        {
+            "flow": flow.name,
+            "from": ", ".join(each.streams for each in flow.inputs),
+            "to": str(flow.output),
+            "mode": str(flow.mode),
+            "dead_letters": ", ".join(
+                each.dead_letters.text for each in flow.inputs if each.dead_letters is not None
+            )
+            or None,
+            "checkpoint": f"{checkpoint_of(pipeline, checkpoint)}/{flow.name}",
+        }
+        for flow in pipeline.flows
+    ]
+    output.rows("flows", _FLOWS, rows, title=f"pipeline {pipeline.name}")
+    output.finish()
+
+
+def _tell_json(flow: str, report: FlowReport) -> None:
+    sys.stdout.write(msgspec.json.encode({"flow": flow, **msgspec.to_builtins(report)}).decode())
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+
+
+def _tell_people(flow: str, report: FlowReport) -> None:
+    parts = [
+        f"{flow}: {report.state}",
+        f"batch {report.batch}" if report.batch >= 0 else "no batch yet",
+        f"{count(report.rows)} rows",
+        f"{count(round(report.rows_per_second))} rows/s",
+        f"lag {count(report.lag_messages)}",
+    ]
+    if report.dead_letters:
+        parts.append(f"{count(report.dead_letters)} dead letters")
+    sys.stdout.write(", ".join(parts) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,217 @@
+"""The folder of an archive: files that appear whole or not at all, on any pyarrow file system.
+
+    data/<first>-<last>.parquet     messages
+    manifests/<number>.json         which of them count
+
+A file is written beside its place and moved there when it is whole; where a move is a copy (object
+stores), it is written in place instead, because there nothing is seen of a file before it is
+closed. On the local disk a manifest is put only where none is; other file systems cannot be asked
+for that through pyarrow, so there one job at a time may write to an archive.
+
+A place means the same in the driver and in tasks. One thread at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from penstock.errors import UsageError
+from penstock.format.hashing import xxh64
+
+TEMPORARY_SUFFIX = ".unfinished"
+
+HASHED_BYTES = 1024 * 1024
+"""A file's hash is a chain over pieces of this size, so that a long file needs no memory."""
+
+
+class AlreadyThere(UsageError):
+    """Another job has written what was to be written."""
+
+
+class HashingFile:
+    """A file being written, hashed on its way; what Parquet's writer takes for a file."""
+
+    def __init__(self, inner: pa.NativeFile) -> None:
+        self._inner = inner
+        self._waiting = bytearray()
+        self._position = 0
+        self.hash = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        """Write and hash."""
+        view = memoryview(data).cast("B")
+        self._position += len(view)
+        self._waiting += view
+        whole = len(self._waiting) - len(self._waiting) % HASHED_BYTES
+        if whole:
+            with memoryview(self._waiting) as waiting:
+                self._take(waiting[:whole])
+            del self._waiting[:whole]
+        return len(view)
+
+    def _take(self, data: memoryview) -> None:
+        for start in range(0, len(data), HASHED_BYTES):
+            self.hash = xxh64(data[start : start + HASHED_BYTES], self.hash)
+        self._inner.write(data)
+
+    def tell(self) -> int:
+        """Give how much was written."""
+        return self._position
+
+    def flush(self) -> None:
+        """Do nothing: what waits is written at the end."""
+
+    def close(self) -> None:
+        """Write what is left; the file itself is closed by whoever opened it."""
+        if not self.closed:
+            self.closed = True
+            if self._waiting:
+                with memoryview(self._waiting) as waiting:
+                    self._take(waiting)
+
+    def readable(self) -> bool:
+        """It cannot be read."""
+        return False
+
+    def writable(self) -> bool:
+        """It can be written."""
+        return True
+
+    def seekable(self) -> bool:
+        """It only grows."""
+        return False
+
+
+class ArchiveFolder:
+    """One archive's files; see the module."""
+
+    def __init__(self, place: str) -> None:
+        """Find the file system of a path or URI; raises UsageError."""
+        self.place = place.rstrip("/") or "/"
+        if "://" in place:
+            try:
+                self.files, self.path = fs.FileSystem.from_uri(self.place)
+            except (ValueError, OSError) as error:
+                raise UsageError(f"{place}: {error}") from None
+        else:
+            self.files, self.path = fs.LocalFileSystem(), os.path.abspath(self.place)
+        self._is_local = isinstance(self.files, fs.LocalFileSystem)
+        self._moves = self._is_local or isinstance(self.files, fs.HadoopFileSystem)
+
+    def full(self, name: str) -> str:
+        """Give where a file is, as the file system names it."""
+        return f"{self.path}/{name}"
+
+    def names(self, folder: str) -> list[str]:
+        """Give the sorted names in a folder below; none where it is not there."""
+        try:
+            found = self.files.get_file_info(fs.FileSelector(self.full(folder)))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise UsageError(f"{self.place}: {error}") from None
+        return sorted(each.base_name for each in found)
+
+    def size(self, name: str) -> int:
+        """Give a file's length; -1 where there is none."""
+        info = self.files.get_file_info(self.full(name))
+        return info.size if info.type is fs.FileType.File else -1
+
+    def open(self, name: str) -> pa.NativeFile:
+        """Open a file for reading; raises FileNotFoundError."""
+        return self.files.open_input_file(self.full(name))
+
+    def read(self, name: str, bytes_max: int) -> bytes:
+        """Give a file's contents; raises UsageError for more than `bytes_max`."""
+        with self.open(name) as file:
+            if file.size() > bytes_max:
+                raise UsageError(f"{self.full(name)}: {file.size()} bytes, too many")
+            data: bytes = file.read()
+            return data
+
+    def hash_of(self, name: str) -> int:
+        """Give a file's hash, as `write` gave it."""
+        found = 0
+        with self.open(name) as file:
+            while piece := file.read(HASHED_BYTES):
+                found = xxh64(piece, found)
+        return found
+
+    def write(self, name: str, fill: Callable[[HashingFile], object]) -> int:
+        """Write a file whole, in place of what is there; give its hash."""
+        with self._written(name, fill) as (target, found):
+            if target != self.full(name):
+                self.files.move(target, self.full(name))
+                self._sync_folder(name)
+        return found
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        """Write a file that must not be there; raises AlreadyThere."""
+        if self.size(name) >= 0:
+            raise AlreadyThere(f"{self.full(name)} is there already")
+        if not self._is_local:
+            self.write(name, lambda file: file.write(data))
+            return
+        with self._written(name, lambda file: file.write(data)) as (target, _):
+            try:
+                os.link(target, self.full(name))
+            except FileExistsError:
+                raise AlreadyThere(f"{self.full(name)} is there already") from None
+            self.files.delete_file(target)
+            self._sync_folder(name)
+
+    @contextlib.contextmanager
+    def _written(
+        self, name: str, fill: Callable[[HashingFile], object]
+    ) -> Iterator[tuple[str, int]]:
+        # Two attempts at one task may write at a time: each has a file of its own.
+        target = self.full(name)
+        if self._moves:
+            target = f"{target}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
+        self._make_folder(os.path.dirname(target))
+        try:
+            with self.files.open_output_stream(target) as inner:
+                file = HashingFile(inner)
+                fill(file)
+                file.close()
+            if self._is_local:
+                _sync(target)
+            yield target, file.hash
+        except BaseException:
+            # Closing it has made an object store keep what there was of it.
+            with contextlib.suppress(OSError):
+                self.files.delete_file(target)
+            raise
+
+    def _make_folder(self, path: str) -> None:
+        is_new = self._is_local and not os.path.isdir(path)
+        self.files.create_dir(path, recursive=True)
+        if is_new:
+            # So that a power cut does not take the folders of files that were synced.
+            for above in (self.path, os.path.dirname(self.path)):
+                _sync(above)
+
+    def _sync_folder(self, name: str) -> None:
+        if self._is_local:
+            _sync(os.path.dirname(self.full(name)))
+
+    def remove(self, name: str) -> None:
+        """Remove a file that may be gone already."""
+        with contextlib.suppress(FileNotFoundError):
+            self.files.delete_file(self.full(name))
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

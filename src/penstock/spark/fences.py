@@ -1,0 +1,122 @@
+"""Fences: how far each partition of a sink has come, kept in the stream that it writes to.
+
+    subject   <prefix>.<sink>.<partition>
+    payload   {"batch": 7, "done": false, "hash": "9d…", "query": "…", "rows": 1998, "v": 1}
+
+A fence is the last message of an atomic batch of rows, and is taken only if the fence before it is
+still the last one of its subject: so the rows and the fence come in together, once, whoever else
+tries. `rows` and `hash` tell of all rows of the partition so far: who comes later can tell whether
+it has the same ones before it goes on behind them.
+
+Pure but for `read_fence` and `check_partitions`, which ask the server.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from penstock.client.jetstream import JetStream, Stored
+from penstock.errors import FormatError, PenstockError, UsageError
+
+VERSION = 1
+_SINK = re.compile(r"[-_A-Za-z0-9]{1,64}")
+
+
+class NotTheSameRows(PenstockError):
+    """A batch that was begun comes again with other rows, or divided in another way."""
+
+
+class FenceLost(PenstockError):
+    """A fence is gone that was there: it cannot be told any more what was written."""
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """How far a partition has come."""
+
+    batch: int
+    rows: int
+    hash: int
+    """Of all rows so far, in their order."""
+
+    done: bool
+    """Whether these are all rows of the partition in this batch."""
+
+    query: str = ""
+    """The streaming query whose batches are counted; "" for a batch's own version."""
+
+    seq: int = 0
+    """Where it is in the stream; 0 as long as it is not there."""
+
+
+class _Document(msgspec.Struct, frozen=True):
+    v: int
+    batch: int
+    rows: int
+    hash: str
+    done: bool
+    query: str = ""
+
+
+class FencePlace(msgspec.Struct, frozen=True):
+    """Where a sink's fences are."""
+
+    stream: str
+    prefix: str
+    sink: str
+
+    def subject(self, partition: int | str) -> str:
+        """Give the subject of a partition's fences."""
+        return f"{self.prefix}.{self.sink}.{partition}"
+
+
+def check_sink_id(sink: str) -> None:
+    """Refuse what cannot be a token of a subject."""
+    if _SINK.fullmatch(sink) is None:
+        raise UsageError(f"option sinkId: {sink!r}: up to 64 letters, digits, - and _")
+
+
+def encode(fence: Fence) -> bytes:
+    """Give a fence as it is written."""
+    document = _Document(
+        VERSION, fence.batch, fence.rows, f"{fence.hash:016x}", fence.done, fence.query
+    )
+    return msgspec.json.encode(document, order="sorted")
+
+
+def decode(stored: Stored) -> Fence:
+    """Read a fence as it was found; raises FormatError."""
+    try:
+        found = msgspec.json.decode(stored.payload, type=_Document)
+        hashed = int(found.hash, 16)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise FormatError(f"no fence: {stored.subject!r}, sequence {stored.seq}: {error}") from None
+    if found.v != VERSION:
+        raise FormatError(f"a fence of version {found.v}, and this is version {VERSION}")
+    return Fence(found.batch, found.rows, hashed, found.done, found.query, stored.seq)
+
+
+def read_fence(streams: JetStream, place: FencePlace, partition: int) -> Fence | None:
+    """Give the last fence of a partition; None where there is none."""
+    found = streams.find(place.stream, last_by_subj=place.subject(partition))
+    return None if found is None else decode(found)
+
+
+def check_partitions(streams: JetStream, place: FencePlace, batch: int, partitions: int) -> None:
+    """Refuse a batch that was begun with more partitions than it ended with.
+
+    What the others had written is part of what these wrote, and nobody has compared it.
+    """
+    for subject, _ in streams.subjects(place.stream, place.subject("*")):
+        number = subject.rpartition(".")[2]
+        if not number.isdecimal() or int(number) < partitions:
+            continue
+        fence = read_fence(streams, place, int(number))
+        if fence is not None and fence.batch == batch:
+            raise NotTheSameRows(
+                f"batch {batch} of sink {place.sink} was begun with more than {partitions} "
+                f"partitions: partition {number} has written {fence.rows} rows, and they may now "
+                "be there twice. Replay it with the number of partitions that it had, or look at "
+                "the rows and go on with another sinkId"
+            )

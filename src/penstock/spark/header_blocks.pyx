@@ -1,0 +1,198 @@
+"""Headers as they are sent, built from the buffers of Arrow columns: the way back of `header_maps`.
+
+A block is made of, in this order: a message id, lines that are written already, and the headers of
+a map. A row that has none of them has an empty block.
+
+Pure; any thread. No Python object is made of a row, except of one that is refused.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcpy
+
+from array import array
+
+from penstock.errors import FormatError, UsageError
+
+from penstock.protocol.operations cimport put_number
+
+cdef enum:
+    BLOCK_BYTES_MAX = 0x7FFFFFFF
+
+
+cdef class MapColumn:
+    """The buffers of an Arrow map<string, list<string>> column that begins at its first row."""
+
+    cdef const uint8_t[::1] validity
+    cdef const int32_t[::1] offsets
+    cdef const int32_t[::1] key_offsets
+    cdef const uint8_t[::1] keys
+    cdef const uint8_t[::1] list_validity
+    cdef const int32_t[::1] list_offsets
+    cdef const int32_t[::1] value_offsets
+    cdef const uint8_t[::1] values
+    cdef readonly int64_t count
+
+    def __init__(
+        self, validity not None, offsets not None, key_offsets not None, keys not None,
+        list_validity not None, list_offsets not None, value_offsets not None, values not None,
+    ):
+        """Take the buffers; a validity without bytes is of a column without nulls."""
+        self.validity = validity
+        self.offsets = offsets
+        self.key_offsets = key_offsets
+        self.keys = keys
+        self.list_validity = list_validity
+        self.list_offsets = list_offsets
+        self.value_offsets = value_offsets
+        self.values = values
+        self.count = self.offsets.shape[0] - 1
+        _check_bits(self.validity, self.count)
+        _check(self.offsets, self.key_offsets.shape[0] - 1)
+        _check(self.key_offsets, self.keys.shape[0])
+        _check_bits(self.list_validity, self.list_offsets.shape[0] - 1)
+        _check(self.list_offsets, self.value_offsets.shape[0] - 1)
+        _check(self.value_offsets, self.values.shape[0])
+        if self.list_offsets.shape[0] != self.key_offsets.shape[0]:
+            raise FormatError("a map column has more keys than values, or fewer")
+
+
+cdef int _check(const int32_t[::1] offsets, int64_t items) except -1:
+    cdef int64_t at, count = offsets.shape[0]
+    if count < 1 or offsets[0] < 0 or offsets[count - 1] > items:
+        raise FormatError("the offsets of a column do not fit its data")
+    for at in range(count - 1):
+        if offsets[at] > offsets[at + 1]:
+            raise FormatError("the offsets of a column go backwards")
+    return 0
+
+
+cdef int _check_bits(const uint8_t[::1] bits, int64_t items) except -1:
+    if bits.shape[0] and bits.shape[0] * 8 < items:
+        raise FormatError("the validity of a column is too short")
+    return 0
+
+
+cdef inline bint _is_there(const uint8_t[::1] bits, int64_t at) noexcept:
+    return bits.shape[0] == 0 or (bits[at >> 3] >> (at & 7)) & 1
+
+
+cdef class _Blocks:
+    # The blocks so far, one behind another.
+    cdef uint8_t* data
+    cdef size_t used
+    cdef size_t room
+
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef int put(self, const void* data, size_t size) except -1:
+        cdef size_t room = self.room if self.room else 65536
+        cdef uint8_t* grown
+        if self.used + size > self.room:
+            if self.used + size > BLOCK_BYTES_MAX:
+                raise UsageError("more than 2 GiB of headers in one batch: write smaller batches")
+            while room < self.used + size:
+                room *= 2
+            grown = <uint8_t*>realloc(self.data, room)
+            if grown == NULL:
+                raise MemoryError
+            self.data = grown
+            self.room = room
+        if size:
+            memcpy(self.data + self.used, data, size)
+        self.used += size
+        return 0
+
+    cdef int put_line(
+        self, const uint8_t* name, size_t name_size, const uint8_t* value, size_t value_size,
+    ) except -1:
+        if (
+            name_size == 0 or memchr(name, 58, name_size) or _ends_line(name, name_size)
+            or _ends_line(value, value_size)
+        ):
+            raise UsageError(f"no header: {name[:name_size]!r}: {value[:value_size]!r}")
+        self.put(name, name_size)
+        self.put(b": ", 2)
+        self.put(value, value_size)
+        return self.put(b"\r\n", 2)
+
+    cdef int put_map(self, MapColumn maps, int64_t row) except -1:
+        cdef int64_t key, value
+        cdef int32_t start, value_start
+        if not _is_there(maps.validity, row):
+            return 0
+        for key in range(maps.offsets[row], maps.offsets[row + 1]):
+            if not _is_there(maps.list_validity, key):
+                continue
+            start = maps.key_offsets[key]
+            for value in range(maps.list_offsets[key], maps.list_offsets[key + 1]):
+                value_start = maps.value_offsets[value]
+                self.put_line(
+                    &maps.keys[0] + start if maps.keys.shape[0] else NULL,
+                    maps.key_offsets[key + 1] - start,
+                    &maps.values[0] + value_start if maps.values.shape[0] else NULL,
+                    maps.value_offsets[value + 1] - value_start,
+                )
+        return 0
+
+
+cdef inline bint _ends_line(const uint8_t* text, size_t size) noexcept:
+    return size and (memchr(text, 13, size) != NULL or memchr(text, 10, size) != NULL)
+
+
+def header_blocks(
+    int64_t rows, MapColumn maps=None, ids=None, bytes id_start=None, uint64_t first_row=0,
+    lines=None,
+):
+    """Build the blocks of rows; give their offsets and bytes. Raises UsageError, FormatError.
+
+    A message id is the row's of the column `ids`, or `id_start` and the row's number from
+    `first_row` on. `lines` is a column of header lines with their ends. A column is its offsets
+    and its bytes.
+    """
+    cdef const int32_t[::1] id_offsets, line_offsets
+    cdef const uint8_t[::1] id_data, line_data
+    cdef bint has_ids = ids is not None, has_lines = lines is not None
+    cdef bint has_numbers = id_start is not None
+    cdef _Blocks blocks = _Blocks()
+    cdef int64_t row
+    cdef size_t start
+    cdef uint8_t[32] digits
+    cdef bytes numbered = b"Nats-Msg-Id: %b" % (id_start or b"")
+    if _ends_line(numbered, len(numbered)):
+        raise UsageError(f"no message id: {id_start!r}")
+    offsets = array("i", [0]) * (rows + 1)
+    cdef int32_t[::1] places = offsets
+    id_offsets, id_data = ids if has_ids else (places, b"")
+    line_offsets, line_data = lines if has_lines else (places, b"")
+    _check(id_offsets, id_data.shape[0])
+    _check(line_offsets, line_data.shape[0])
+    if id_offsets.shape[0] != rows + 1 or line_offsets.shape[0] != rows + 1 or (
+        maps is not None and maps.count != rows
+    ):
+        raise FormatError("columns of different numbers of rows")
+    for row in range(rows):
+        start = blocks.used
+        blocks.put(b"NATS/1.0\r\n", 10)
+        if has_ids:
+            blocks.put_line(
+                b"Nats-Msg-Id", 11,
+                &id_data[0] + id_offsets[row] if id_data.shape[0] else NULL,
+                id_offsets[row + 1] - id_offsets[row],
+            )
+        elif has_numbers:
+            blocks.put(<const char*>numbered, len(numbered))
+            blocks.put(digits, put_number(digits, first_row + row))
+            blocks.put(b"\r\n", 2)
+        if has_lines and line_offsets[row + 1] > line_offsets[row]:
+            blocks.put(&line_data[line_offsets[row]], line_offsets[row + 1] - line_offsets[row])
+        if maps is not None:
+            blocks.put_map(maps, row)
+        if blocks.used == start + 10:
+            blocks.used = start
+        else:
+            blocks.put(b"\r\n", 2)
+        places[row + 1] = <int32_t>blocks.used
+    return offsets, PyBytes_FromStringAndSize(<char*>blocks.data, blocks.used)

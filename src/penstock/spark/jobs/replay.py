@@ -1,0 +1,201 @@
+"""The job `replay`: messages of a stream or directory are published into another stream.
+
+    at-least-once    a run, or a task, that is done again publishes again
+    dedupe           with an id each, so that the stream drops what it had within its window
+    exactly-once     in atomic batches with fences; a run goes on where the last one ended
+
+Exactly once, the stream that is written to remembers: beside the fences of the tasks stands the
+plan, which says from where to where a run goes and how. A run that was broken off is finished by
+the next one as it was planned, and only then comes what is new; so the same command, run again and
+again, keeps a copy. A plan that does not fit what is asked for is refused.
+"""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+from msgspec.structs import replace
+from pyspark.sql import SparkSession
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from penstock.client.jetstream import JetStream
+from penstock.errors import FormatError, UsageError
+from penstock.format.hashing import xxh64
+from penstock.format.sequence_set import SequenceSet
+from penstock.spark.connecting import streams_of
+from penstock.spark.fences import FencePlace, read_fence
+from penstock.spark.jobs.archive_origin import between, find_origin
+from penstock.spark.jobs.inputs import SELECTING, Input
+from penstock.spark.jobs.report import Report
+from penstock.spark.jobs.republish import (
+    STORED_ROWS,
+    RepublishPart,
+    SubjectMap,
+    republish_part,
+)
+from penstock.spark.jobs.work import Tell, run_parts
+from penstock.spark.sink_settings import Delivery, Sink, read_sink
+
+JOB = "replay"
+PLAN = "plan"
+_ROWS = StructType([StructField("subject", StringType()), StructField("data", BinaryType())])
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a run publishes: which sequences, in how many tasks, and a digest of how."""
+
+    first: int
+    end: int
+    parallel: int
+    how: str
+
+
+Stretches = list[tuple[int | None, Plan]]
+"""What is to be done, each with the sequence of the plan that it follows on; None where its own
+plan is there, or none is kept."""
+
+
+class Replaying(msgspec.Struct, frozen=True):
+    """How messages are published."""
+
+    target: dict[str, str]
+    """Options of the format `penstock` for writing: servers, stream, sinkId and so on."""
+
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    maps: tuple[SubjectMap, ...] = ()
+    parallel: int = 1
+    speed: float = 0.0
+    rule: str = ""
+    """What else tells which messages are published."""
+
+    def sink(self, version: int) -> Sink:
+        """Give where rows go; raises UsageError where the stream is not fit for it."""
+        options = {**self.target, "delivery": str(self.delivery)}
+        if self.delivery is not Delivery.AT_LEAST_ONCE:
+            options.setdefault("sinkId", JOB)
+        if self.delivery is Delivery.EXACTLY_ONCE:
+            options["version"] = str(version)
+        return replace(read_sink(options, _ROWS), shape=STORED_ROWS)
+
+
+def replay(
+    spark: SparkSession,
+    source: Input,
+    replaying: Replaying,
+    *,
+    job: str = JOB,
+    dropped: SequenceSet | None = None,
+    dry_run: bool = False,
+    tell: Tell | None = None,
+) -> Report:
+    """Publish an input into a stream; raises UsageError before anything is published."""
+    if replaying.parallel < 1 or replaying.speed < 0:
+        raise UsageError("a replay has at least one task, and no speed below 0")
+    first, end = bounds_of(source)
+    sink = replaying.sink(end)
+    report = Report(job, source.shown, dry_run=dry_run, outputs=[sink.target.stream])
+    work = _Work(spark, source, replaying, (dropped or SequenceSet()).encode())
+    if replaying.delivery is not Delivery.EXACTLY_ONCE:
+        stretches: Stretches = [(None, Plan(first, end, replaying.parallel, ""))]
+    else:
+        stretches = work.stretches(sink, first, end)
+    for last, plan in stretches:
+        report.parts += plan.parallel
+        report.add(sequences=plan.end - plan.first, published=0, present=0)
+        if not dry_run:
+            work.run(report, plan, last, tell)
+    if not stretches:
+        report.parts_skipped = replaying.parallel
+    return report
+
+
+def bounds_of(source: Input) -> tuple[int, int]:
+    """Give the sequences that an input has now: the first, and the one behind the last."""
+    origin = find_origin(source.whole())
+    return origin.first, max(origin.end, origin.first)
+
+
+class _Work(msgspec.Struct, frozen=True):
+    """A replay in the driver."""
+
+    spark: SparkSession
+    source: Input
+    replaying: Replaying
+    dropped: bytes
+
+    def how(self) -> str:
+        """Tell a replay from one that publishes something else."""
+        given = {
+            name.lower(): text
+            for name, text in self.source.options.items()
+            if name.lower() in (*SELECTING, "stream", "path")
+        }
+        maps = [[each.pattern, each.gives] for each in self.replaying.maps]
+        return (
+            f"{xxh64(json.dumps([given, maps, self.replaying.rule], sort_keys=True).encode()):016x}"
+        )
+
+    def stretches(self, sink: Sink, first: int, end: int) -> Stretches:
+        """Find out what is to be done, exactly once; raises UsageError."""
+        place = FencePlace(sink.target.stream, sink.fence_prefix, sink.target.sink_id)
+        wanted = Plan(first, end, self.replaying.parallel, self.how())
+        with streams_of(sink.connection) as streams:
+            found, seq = _read_plan(streams, place)
+            if found is None:
+                return [(0, wanted)] if end > first else []
+            if (found.how, found.parallel) != (wanted.how, wanted.parallel):
+                raise UsageError(
+                    f"{place.subject(PLAN)}: a replay with this sinkId was begun with another "
+                    "source, filter, map or number of tasks: give another sinkId"
+                )
+            done = _is_done(streams, place, found)
+        rest: Stretches = [] if done else [(None, found)]
+        if end > found.end:
+            rest.append((seq, replace(wanted, first=max(found.end, first))))
+        return rest
+
+    def run(self, report: Report, plan: Plan, last: int | None, tell: Tell | None) -> None:
+        """Publish a stretch, once its plan is kept where one is."""
+        sink = self.replaying.sink(plan.end)
+        if last is not None:
+            place = FencePlace(sink.target.stream, sink.fence_prefix, sink.target.sink_id)
+            with streams_of(sink.connection) as streams:
+                _write_plan(streams, place, plan, last)
+        sources = tuple(between(self.source, plan.first, plan.end).parts())
+        parts = [
+            RepublishPart(
+                sources,
+                sink,
+                self.replaying.maps,
+                number,
+                plan.parallel,
+                self.replaying.speed,
+                self.dropped,
+            )
+            for number in range(plan.parallel)
+        ]
+        for each in run_parts(self.spark, republish_part, parts, tell):
+            report.add(published=each.published, present=each.present)
+
+
+def _read_plan(streams: JetStream, place: FencePlace) -> tuple[Plan | None, int]:
+    found = streams.find(place.stream, last_by_subj=place.subject(PLAN))
+    if found is None:
+        return None, 0
+    try:
+        return msgspec.json.decode(found.payload, type=Plan), found.seq
+    except msgspec.MsgspecError as error:
+        raise FormatError(f"{place.subject(PLAN)}: no plan of a replay: {error}") from None
+
+
+def _write_plan(streams: JetStream, place: FencePlace, plan: Plan, last: int) -> None:
+    # Of two runs at a time one is refused.
+    headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % last
+    subject = place.subject(PLAN).encode()
+    streams.publish(subject, msgspec.json.encode(plan), headers=headers)
+
+
+def _is_done(streams: JetStream, place: FencePlace, plan: Plan) -> bool:
+    fences = (read_fence(streams, place, number) for number in range(plan.parallel))
+    return all(each is not None and each.done and each.batch >= plan.end for each in fences)

@@ -1,0 +1,89 @@
+"""A flow into a Delta table: tasks write Parquet files, the driver names them in the table's log.
+
+What always holds: a batch is in the table whole or not at all, and once: its commit carries the
+query and the batch's number as Delta's own mark of a transaction, and a batch that has it is not
+written again. Files of attempts that failed are named by no commit, and no reader sees them. In
+mode complete a batch takes the place of all before it. Needs `penstock[delta]`; no jar.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import uuid
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from penstock.clock import SystemClock
+from penstock.errors import UsageError
+from penstock.spark.pipelines.batches import BatchWriter
+from penstock.spark.pipelines.ends import Mode
+
+try:
+    from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+    from deltalake.transaction import AddAction, create_table_with_add_actions
+except ImportError:
+    raise UsageError("Delta tables need deltalake: pip install 'penstock[delta]'") from None
+
+_WRITTEN = "name string, bytes long"
+
+
+class DeltaWriter(BatchWriter):
+    """Writes batches to one table; see the module."""
+
+    def __init__(self, place: str, mode: Mode, checkpoint: str) -> None:
+        super().__init__(checkpoint)
+        self._place = place
+        self._replaces = mode is Mode.COMPLETE
+
+    def write(self, batch: DataFrame, batch_id: int) -> None:
+        """Write a batch, unless it is in the table."""
+        query = self.query_id(batch)
+        table = DeltaTable(self._place) if DeltaTable.is_deltatable(self._place) else None
+        # Delta counts from 1, as of what was never there is told as 0.
+        number = batch_id + 1
+        if table is not None and (table.transaction_version(query) or 0) >= number:
+            return
+        write = functools.partial(_write_file, self._place, batch_id)
+        written = batch.mapInArrow(write, _WRITTEN).collect()
+        now_ms = SystemClock().now_ns() // 1_000_000
+        added = [AddAction(each["name"], each["bytes"], {}, now_ms, True, "{}") for each in written]
+        schema = Schema.from_arrow(to_arrow_schema(batch.schema))
+        mark = CommitProperties(app_transactions=[Transaction(query, number)])
+        if table is None:
+            create_table_with_add_actions(
+                self._place, schema, added, mode="error", commit_properties=mark
+            )
+        else:
+            how = "overwrite" if self._replaces else "append"
+            table.create_write_transaction(added, how, schema, commit_properties=mark)
+
+
+def _write_file(
+    place: str, batch_id: int, rows: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Write what a task has, if anything, as one file; in a task."""
+    files, folder = _opened(place)
+    name = f"part-{batch_id:010}-{uuid.uuid4().hex}.parquet"
+    writer = None
+    for each in rows:
+        if writer is None:
+            files.create_dir(folder)
+            writer = pq.ParquetWriter(f"{folder}/{name}", each.schema, filesystem=files)
+        writer.write_batch(each)
+    if writer is not None:
+        writer.close()
+        size = files.get_file_info(f"{folder}/{name}").size
+        yield pa.RecordBatch.from_pydict({"name": [name], "bytes": [size]})
+
+
+def _opened(place: str) -> tuple[fs.FileSystem, str]:
+    if "://" not in place:
+        return fs.LocalFileSystem(), os.path.abspath(place)
+    files, folder = fs.FileSystem.from_uri(place)
+    return files, folder

@@ -1,0 +1,269 @@
+"""Running a pipeline: its queries are started, watched and stopped.
+
+    with Running(spark, pipeline, once=True) as running:
+        reports = running.watch(tell)
+
+A flow is a query that writes its sink, and where it has dead letters one more for each source. All
+run side by side in one session; when one fails the others are stopped, and where each of them is
+its checkpoint says. What can be checked before the first query starts is checked then. Used by the
+driver's thread.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import msgspec
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.clock import SystemClock
+from penstock.documents.pipeline_reports import FlowReport, FlowState
+from penstock.errors import PenstockError, UsageError
+from penstock.spark.pipelines.checking import (
+    check_ends,
+    checkpoint_of,
+    connection_options,
+    letters_options,
+)
+from penstock.spark.pipelines.ends import Mode, StreamInput
+from penstock.spark.pipelines.failures import first_line, is_slow_start
+from penstock.spark.pipelines.parsing import dead_letters, fitting, parsed
+from penstock.spark.pipelines.pipeline import Flow, Pipeline
+from penstock.spark.pipelines.reporting import Reporter
+from penstock.spark.pipelines.watching import LETTERS, QueryCounts, Tell, report_of
+from penstock.spark.pipelines.writing import Writing, by_batch, writing_of
+from penstock.spark.stream_settings import read_settings
+
+INITIALIZING = "Initializing sources"
+"""What Spark says of a query before it first looks for messages."""
+
+STARTS_MAX = 30
+"""How often a query is started whose Python process is not there within ten seconds: a machine that
+is busy for five minutes."""
+
+LOOK_S = 0.5
+"""How often queries are looked at."""
+
+
+class PipelineFailed(PenstockError):
+    """A flow has failed; the others were stopped."""
+
+    def __init__(self, flow: str, reason: str) -> None:
+        super().__init__(f"flow {flow}: {reason}")
+        self.flow = flow
+        self.reason = reason
+
+
+class _Query(msgspec.Struct):
+    """A query under way, and what is known of it."""
+
+    flow: str
+    is_letters: bool
+    writing: Writing
+    query: StreamingQuery
+    counts: QueryCounts
+    starts: int = 1
+
+    def count(self) -> None:
+        """Count in what it has done since the last time."""
+        self.counts.take(msgspec.json.decode(each.json) for each in self.query.recentProgress)
+
+    def failure(self) -> str:
+        """Give why it has ended, "" where it has not, or has nothing left to do.
+
+        One that could not start in time is started again.
+        """
+        if self.query.isActive:
+            return ""
+        error = self.query.exception()
+        reason = "" if error is None else first_line(error)
+        if self.writing.batches is not None and self.writing.batches.failure:
+            reason = self.writing.batches.failure
+        if not is_slow_start(reason) or self.starts >= STARTS_MAX:
+            return reason
+        self.starts += 1
+        if self.writing.batches is not None:
+            self.writing.batches.failure = ""
+        self.query = self.writing.starter.start()
+        return ""
+
+
+class Running:
+    """A pipeline under way; see the module."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        *,
+        server: str = "",
+        checkpoint: str = "",
+        once: bool = False,
+    ) -> None:
+        """Check everything, and start the queries; raises UsageError and PipelineFailed."""
+        self._spark = spark
+        self._pipeline = pipeline
+        self._options = connection_options(pipeline, server)
+        self._checkpoint = checkpoint_of(pipeline, checkpoint)
+        self._once = once
+        self._queries: list[_Query] = []
+        self._letters: dict[str, StreamInput] = {}
+        self._failed: dict[str, str] = {}
+        """Flows that have failed, and why."""
+        self._is_stopped = False
+        check_ends(pipeline, self._options)
+        connection = read_settings({"stream": "x", **self._options}).connection
+        self._reporter = Reporter(connection, pipeline.name, SystemClock())
+        try:
+            for flow in pipeline.flows:
+                self._start(flow)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, flow: Flow) -> None:
+        try:
+            result = _transformed(flow, [self._frame(each) for each in flow.inputs])
+            checkpoint = f"{self._checkpoint}/{flow.name}"
+            writing = writing_of(result, flow.output, flow.mode, self._options, checkpoint)
+            self._begin(flow, writing)
+            for each in flow.inputs:
+                self._start_letters(flow, each)
+        except (UsageError, PySparkException) as error:
+            raise PipelineFailed(flow.name, first_line(error)) from error
+
+    def _frame(self, source: StreamInput) -> DataFrame:
+        messages = self._messages(source)
+        if source.schema is None:
+            return messages
+        read = parsed(messages, source.schema)
+        return fitting(read, source.schema, fail=source.dead_letters is None)
+
+    def _messages(self, source: StreamInput) -> DataFrame:
+        options = {**self._options, **source.options}
+        return self._spark.readStream.format("penstock").options(**options).load()
+
+    def _start_letters(self, flow: Flow, source: StreamInput) -> None:
+        # Flows of one source have the same dead letters: they belong to the first of them.
+        subject, known = source.dead_letters, self._letters.values()
+        if source.schema is None or subject is None or source in known:
+            return
+        # Their checkpoint is named for the source, so that flows may be put into another order.
+        name = quote(f"{source.streams}.{subject.text}", safe="")
+        while name in self._letters:
+            name += "+"
+        self._letters[name] = source
+        letters = dead_letters(parsed(self._messages(source), source.schema), subject)
+        counted = letters.observe(LETTERS, F.count(F.lit(1)).alias(LETTERS))
+        options = letters_options(subject, self._options)
+        checkpoint = f"{self._checkpoint}/dead-letters.{name}"
+        writing = by_batch(counted, "penstock", options, Mode.APPEND, checkpoint)
+        self._begin(flow, writing, is_letters=True)
+
+    def _begin(self, flow: Flow, writing: Writing, *, is_letters: bool = False) -> None:
+        if self._once:
+            writing.starter.trigger(availableNow=True)
+        else:
+            writing.starter.trigger(processingTime=self._pipeline.every)
+        query = writing.starter.start()
+        begun = _Query(flow.name, is_letters, writing, query, QueryCounts())
+        self._queries.append(begun)
+        # Each source is a Python process, for whose start Spark has ten seconds of patience: so
+        # they start one after the other.
+        while begun.query.isActive and begun.query.status["message"] == INITIALIZING:
+            _await(begun)
+            if begun.failure():
+                return
+
+    # Watching
+
+    def watch(self, tell: Tell | None = None) -> dict[str, FlowReport]:
+        """Wait for the end of all queries, and tell meanwhile how they are.
+
+        Gives the last report of each flow; raises PipelineFailed.
+        """
+        last: dict[str, FlowReport] = {}
+        while True:
+            active = next((each for each in self._queries if each.query.isActive), None)
+            if active is not None:
+                _await(active)
+            self._note_failures()
+            reports = self.reports()
+            for flow, report in reports.items():
+                if tell is not None and report != last.get(flow):
+                    tell(flow, report)
+            last = reports
+            self._reporter.tell(reports)
+            for flow, reason in self._failed.items():
+                raise PipelineFailed(flow, reason)
+            if not any(each.query.isActive for each in self._queries):
+                return reports
+
+    def _note_failures(self) -> None:
+        for each in self._queries:
+            reason = each.failure()
+            if not reason and not self._once and not each.query.isActive:
+                reason = "its query has ended by itself"
+            if reason:
+                self._failed.setdefault(each.flow, reason)
+
+    def reports(self) -> dict[str, FlowReport]:
+        """Count in what the queries did, and give how the flows are."""
+        for each in self._queries:
+            each.count()
+        started = {each.flow for each in self._queries}
+        return {name: self._report(name) for name in sorted(started)}
+
+    def _report(self, flow: str) -> FlowReport:
+        own = [each for each in self._queries if each.flow == flow]
+        state = FlowState.RUNNING
+        if flow in self._failed:
+            state = FlowState.FAILED
+        elif not any(each.query.isActive for each in own):
+            state = FlowState.STOPPED if self._is_stopped else FlowState.DONE
+        main = next(each.counts for each in own if not each.is_letters)
+        letters = sum(each.counts.letters for each in own)
+        return report_of(main, letters, state, self._failed.get(flow, ""))
+
+    # Ending
+
+    def stop(self) -> None:
+        """Stop every query; a batch that is under way is run again at the next start."""
+        self._is_stopped = any(each.query.isActive for each in self._queries)
+        for each in self._queries:
+            try:
+                each.query.stop()
+            except PySparkException:
+                # It does not matter any more how it ended.
+                continue
+        self._reporter.tell(self.reports())
+        self._reporter.close()
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+
+def _await(active: _Query) -> None:
+    try:
+        active.query.awaitTermination(LOOK_S)  # type: ignore[arg-type]  # it takes fractions too
+    except PySparkException:
+        # What has failed is found when the queries are looked at.
+        return
+
+
+def _transformed(flow: Flow, frames: list[DataFrame]) -> DataFrame:
+    try:
+        result: object = flow.transform(*frames)
+    except (PenstockError, PySparkException):
+        raise
+    except Exception as error:  # it is the user's own code: anything can come
+        raise UsageError(f"{type(error).__name__}: {error}") from error
+    if not isinstance(result, DataFrame) or not result.isStreaming:
+        raise UsageError("its function must give a frame made of those that it is given")
+    return result

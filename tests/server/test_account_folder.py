@@ -51,7 +51,11 @@ def test_the_digest_is_of_all_tokens_in_any_order() -> None:
     assert folder_in(MemoryFileSystem()).digest == bytes(32)
 
 
-@pytest.mark.parametrize("name", ["", "x", "../../etc/passwd", OPERATOR.key.public])
+@pytest.mark.parametrize(
+    "name",
+    ["", "x", "../../etc/passwd", OPERATOR.key.public],
+    ids=["nothing", "a word", "a path", "an operator"],
+)
 def test_a_name_that_is_no_account_is_never_a_path(name: str) -> None:
     files = MemoryFileSystem()
     folder = folder_in(files)

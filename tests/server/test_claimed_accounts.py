@@ -25,6 +25,7 @@ def accounts_of(
         clock=clock or FakeClock(now() * 10**9),
         log=log,
         declare=declare,
+        announce=lambda account: None,
         expire=lambda account: None,
     )
 

@@ -104,7 +104,7 @@ def _wrong_stream_import(
         return "stream import not authorized"
     if taken.prefix and not is_literal(_bytes(taken.prefix)):
         return "stream import prefix can not contain wildcard tokens"
-    for subject in (_local_name(taken), taken.subject):
+    for subject in (local_name(taken), taken.subject):
         if _stream_cycles(accounts, taken.account, subject, {name}, done):
             return _CYCLE
     same = [one for one in done[name] if one.kind == "stream" and one.account == taken.account]
@@ -116,7 +116,7 @@ def _wrong_stream_import(
 def _wrong_service_import(
     accounts: Accounts, name: str, taken: ImportOptions, done: Mapping[str, list[ImportOptions]]
 ) -> str | None:
-    local = _local_name(taken)
+    local = local_name(taken)
     if not is_subject(local) or not is_subject(taken.subject):
         return _INVALID_SUBJECT
     if not _is_authorized(accounts, name, taken):
@@ -127,7 +127,8 @@ def _wrong_service_import(
     return None
 
 
-def _local_name(taken: ImportOptions) -> str:
+def local_name(taken: ImportOptions) -> str:
+    """Give what an account calls an import."""
     if taken.prefix and taken.kind == "stream":
         return f"{taken.prefix.removesuffix('.')}.{taken.subject}"
     return taken.to or taken.subject
@@ -176,7 +177,7 @@ def _stream_cycles(
     if not any(is_subset(_bytes(subject), _bytes(one)) for one in exports):
         return False
     for taken in done[name]:
-        local = _with_wildcards(_local_name(taken))
+        local = _with_wildcards(local_name(taken))
         if taken.kind != "stream" or not patterns_overlap(_bytes(subject), _bytes(local)):
             continue
         if taken.account in visited:
@@ -204,7 +205,7 @@ def _service_cycles(
         if taken.account in visited:
             return True
         visited.add(name)
-        local = _with_wildcards(_local_name(taken))
+        local = _with_wildcards(local_name(taken))
         further = local if is_subset(_bytes(local), _bytes(subject)) else subject
         if _service_cycles(accounts, taken.account, further, visited, done):
             return True

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from penstock.errors import UsageError
-from penstock.monitor.facts import AccountFacts, ClaimFacts, Counts, Source
+from penstock.monitor.facts import (
+    AccountFacts,
+    ClaimFacts,
+    Counts,
+    ImportFacts,
+    SharedFacts,
+    Source,
+)
 from penstock.monitor.rendering import timestamp, without_empty
 from penstock.monitor.subsz import statistics
+
+Destination = tuple[str, int, str]
+"""Where a mapping goes, its share in percent, and in which cluster."""
 
 EXPORTS = (
     ("$SYS.REQ.ACCOUNT.*.CONNZ", "Streamed"),
@@ -17,6 +27,9 @@ EXPORTS = (
     ("$SYS.REQ.USER.*.INFO", "Singleton"),
 )
 """Services that the system account lets others use, and how they answer."""
+
+JETSTREAM_API = "$JS.API.>"
+"""What it lets them use besides, where there is JetStream."""
 
 
 def accountz(source: Source, name: str) -> dict[str, Any]:
@@ -39,8 +52,11 @@ def account_detail(source: Source, name: str) -> dict[str, Any]:
     account = next((each for each in source.accounts() if each.name == name), None)
     if account is None:
         raise UsageError(f"Account {name} does not exist")
-    system_account = source.server().system_account
-    claims = account.claims()
+    server = source.server()
+    services = account.services
+    if server.has_jetstream and not account.is_system:
+        services = (*services, (JETSTREAM_API, JETSTREAM_API))
+    claims, shared = account.claims(), account.shared()
     return without_empty(
         {
             "account_name": account.name,
@@ -52,17 +68,75 @@ def account_detail(source: Source, name: str) -> dict[str, Any]:
             "leafnode_connections": account.leafnode_count,
             "client_connections": account.client_count,
             "subscriptions": account.subscription_count,
-            "exports": _exports() if account.is_system else None,
-            "imports": [_import(to, own, system_account) for own, to in account.services],
+            "mappings": _mappings(shared),
+            "exports": [
+                *(_exports(server.has_jetstream) if account.is_system else ()),
+                *_own_exports(shared),
+            ],
+            "imports": [
+                *map(_own_import, shared.imports),
+                *(_import(to, own, server.system_account) for own, to in services),
+            ],
             **_claimed(claims),
             "name_tag": account.tag or account.name,
             **_decoded(claims),
             "sublist_stats": statistics(account.sublist()),
         },
         "is_system",
+        "mappings",
         "exports",
         "imports",
     )
+
+
+def _mappings(shared: SharedFacts) -> dict[str, Any]:
+    return {
+        source: [
+            without_empty({"subject": to, "weight": share, "cluster": cluster}, "cluster")
+            for to, share, cluster in _added_up(destinations)
+        ]
+        for source, destinations in shared.mappings.items()
+    }
+
+
+def _added_up(destinations: Sequence[Destination]) -> Iterator[Destination]:
+    # The reference server shows the smallest share first, and with each the sum of those before.
+    totals: dict[str, int] = {}
+    for to, percent, cluster in sorted(destinations, key=lambda each: (each[2], each[1])):
+        totals[cluster] = totals.get(cluster, 0) + percent
+        yield to, totals[cluster], cluster
+
+
+def _own_exports(shared: SharedFacts) -> list[dict[str, Any]]:
+    found = []
+    for each in sorted(shared.exports, key=lambda export: export.kind):
+        revoked = {key: timestamp(at_s * 10**9) for key, at_s in each.revocations.items()}
+        fields = {
+            "subject": each.subject,
+            "type": each.kind,
+            "token_req": each.needs_token,
+            "response_type": each.response if each.kind == "service" else "",
+            "approved_accounts": list(each.accounts),
+            "revoked_activations": revoked,
+        }
+        optional = ("token_req", "response_type", "approved_accounts", "revoked_activations")
+        found.append(without_empty(fields, *optional))
+    return found
+
+
+def _own_import(each: ImportFacts) -> dict[str, Any]:
+    fields = {
+        "subject": each.subject,
+        "account": each.account,
+        # The name that services had for it before.
+        "to": each.local_subject if each.kind == "service" else "",
+        "local_subject": each.local_subject,
+        "type": each.kind,
+        "invalid": False,
+        "share": each.shares_client,
+        "tracking": False,
+    }
+    return without_empty(fields, "to")
 
 
 def _claimed(claims: ClaimFacts | None) -> dict[str, Any]:
@@ -88,10 +162,11 @@ def _decoded(claims: ClaimFacts | None) -> dict[str, Any]:
     return without_empty(fields, *fields)
 
 
-def _exports() -> list[dict[str, Any]]:
+def _exports(has_jetstream: bool) -> list[dict[str, Any]]:
+    offered = (*EXPORTS, (JETSTREAM_API, "Singleton")) if has_jetstream else EXPORTS
     return [
         {"subject": subject, "type": "service", "response_type": response}
-        for subject, response in EXPORTS
+        for subject, response in offered
     ]
 
 
@@ -103,7 +178,7 @@ def _import(subject: str, local: str, account: str) -> dict[str, Any]:
         "local_subject": local,
         "type": "service",
         "invalid": False,
-        "share": local == "$SYS.REQ.USER.INFO",
+        "share": local in ("$SYS.REQ.USER.INFO", JETSTREAM_API),
         "tracking": False,
     }
 

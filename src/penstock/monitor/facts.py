@@ -94,6 +94,36 @@ class SublistFacts(msgspec.Struct, frozen=True):
         )
 
 
+class ExportFacts(msgspec.Struct, frozen=True):
+    """What an account offers: a stream or a service, and how that answers."""
+
+    kind: str
+    subject: str
+    response: str = ""
+    accounts: tuple[str, ...] = ()
+    needs_token: bool = False
+    # When activations were revoked, in Unix seconds.
+    revocations: Mapping[str, int] = msgspec.field(default_factory=dict)
+
+
+class ImportFacts(msgspec.Struct, frozen=True):
+    """What an account takes from another, and what it calls it."""
+
+    kind: str
+    account: str
+    subject: str
+    local_subject: str
+    shares_client: bool = False
+
+
+class SharedFacts(msgspec.Struct, frozen=True):
+    """What an account shares, and its mappings: (subject, percent, cluster) by source."""
+
+    exports: tuple[ExportFacts, ...] = ()
+    imports: tuple[ImportFacts, ...] = ()
+    mappings: Mapping[str, tuple[tuple[str, int, str], ...]] = msgspec.field(default_factory=dict)
+
+
 class ClaimFacts(msgspec.Struct, frozen=True):
     """What an account's JWT says; `issues` are (description, blocking, only now)."""
 
@@ -127,6 +157,7 @@ class AccountFacts(msgspec.Struct, frozen=True):
     tag: str = ""
     has_jetstream: bool = False
     claims: Callable[[], ClaimFacts | None] = lambda: None
+    shared: Callable[[], SharedFacts] = SharedFacts
 
 
 class WebsocketFacts(msgspec.Struct, frozen=True):

@@ -73,7 +73,8 @@ class KnownAccount:
 class ClaimedAccounts:
     """All accounts of the trusted operators that are in use; see the module.
 
-    `declare` is told of each account that is new or has changed, `expire` of one that ended.
+    `declare` is told of each account that is new or has changed, and `announce` when all of them
+    were declared that changed with it; `expire` of one that ended.
     """
 
     def __init__(
@@ -83,12 +84,14 @@ class ClaimedAccounts:
         clock: Clock,
         log: Callable[[str, str], None],
         declare: Callable[[KnownAccount], None],
+        announce: Callable[[KnownAccount], None],
         expire: Callable[[KnownAccount], None],
     ) -> None:
         """Build it; raises UsageError where there is no resolver to be had."""
         self._clock = clock
         self._log = log
         self._declare = declare
+        self._announce = announce
         self._expire = expire
         self._loop: asyncio.AbstractEventLoop | None = None
         self._known: dict[str, KnownAccount] = {}
@@ -319,6 +322,8 @@ class ClaimedAccounts:
             self._settle_imports(account)
         for account in touched.values():
             self._declare(account)
+        for account in touched.values():
+            self._announce(account)
 
     def _settle_imports(self, account: KnownAccount) -> None:
         account.is_complete = True

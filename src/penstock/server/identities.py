@@ -149,6 +149,7 @@ class Identities:
                 clock=self._clock,
                 log=self._log,
                 declare=self._declare_claimed,
+                announce=self._on_claims,
                 expire=self._on_end,
             )
             self._find_system_account(options, self.claimed)
@@ -189,7 +190,6 @@ class Identities:
         found = self.accounts.find(account.name)
         assert found is not None, "it was declared"
         found.name_tag = account.claims.name
-        self._on_claims(account)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to look at the clock, where claims end by it."""

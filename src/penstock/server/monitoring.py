@@ -26,6 +26,7 @@ from penstock.monitor.facts import (
     Counters,
     Counts,
     ServerFacts,
+    SharedFacts,
     SublistFacts,
     SubscriptionFacts,
 )
@@ -167,7 +168,18 @@ class ServerSource:
             tag=account.name_tag,
             has_jetstream=service is not None and account.name in service.accounts,
             claims=lambda: self._claims(account.name),
+            shared=lambda: self._shared(account.name),
         )
+
+    def _shared(self, name: str) -> SharedFacts:
+        identities = self._server.identities
+        options = identities.declared.get(name)
+        if options is None:
+            return SharedFacts()
+        from penstock.server.shared_facts import shared_facts
+
+        known = identities.claimed.known(name) if identities.claimed is not None else None
+        return shared_facts(options, known.claims if known is not None else None)
 
     def _claims(self, name: str) -> ClaimFacts | None:
         claimed = self._server.identities.claimed

@@ -34,6 +34,10 @@ from benchmarks import (
     jetstream_restart,
     server_memory,
     server_throughput,
+    spark_archive,
+    spark_jobs,
+    spark_read,
+    spark_sink,
     store_append,
     store_latency,
     store_load,
@@ -66,6 +70,10 @@ BENCHES: dict[str, Callable[[Sizes, Path], list[Row]]] = {
     "consumers": consumers.run,
     "consumers-waiting": consumers_waiting.run,
     "consumers-idle": consumers_idle.run,
+    "spark-read": spark_read.run,
+    "spark-sink": spark_sink.run,
+    "spark-jobs": spark_jobs.run,
+    "spark-archive": spark_archive.run,
 }
 
 

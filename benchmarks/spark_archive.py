@@ -97,9 +97,12 @@ class _Archiving:
         reading = self._spark.read.format("penstock-archive").option("minPartitions", PARTS)
         return reading.load(str(self._archive))
 
+    def parquet(self) -> DataFrame:
+        """Give what Spark wrote as a table."""
+        return self._spark.read.parquet(str(self._parquet))
+
     def rows(self, rounds: int) -> list[Row]:
         """Measure all of it, in turns."""
-        parquet = lambda: self._spark.read.parquet(str(self._parquet))  # noqa: E731 - a way to read
         names = ("archive", "write", "check", "restore", "table", "parquet")
         ways: tuple[Callable[[], float], ...] = (
             lambda: _anew(self._archive, self.archive),
@@ -107,7 +110,7 @@ class _Archiving:
             lambda: timed(self.check),
             lambda: _anew(self._restored, self.restore),
             lambda: timed(_noop, self.table()),
-            lambda: timed(_noop, parquet()),
+            lambda: timed(_noop, self.parquet()),
         )
         for way in ways:
             way()

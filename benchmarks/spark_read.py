@@ -40,6 +40,8 @@ from penstock.client.jetstream import JetStream
 from penstock.client.rows import Rows
 from penstock.spark.session import open_session
 
+Make = Callable[[], DataFrame]
+
 SUBJECTS = 1000
 STREAM = "ORDERS"
 SUBJECT = "orders.007.created"
@@ -48,8 +50,8 @@ NATS_PY_PART = 20
 """nats-py reads this part of the rows: it is slower by an order of magnitude."""
 
 GROWTH_ROWS = 1_000
-TRIGGERS_COLD = 5
-TRIGGERS = 12
+TRIGGERS_COLD = {"full": 5, "quick": 5, "tiny": 1}
+TRIGGERS = {"full": 12, "quick": 12, "tiny": 2}
 PLANNED_BLOCKS = {"full": 10_000, "quick": 10_000, "tiny": 100}
 PLANNED_BLOCK_BYTES = 50_000_000
 
@@ -155,12 +157,12 @@ class _Reading:
         end = str(self._count + 1)
         parquet = str(self._place / "parquet")
         self._read_blocks(endingOffsets=end, minPartitions="4").write.parquet(parquet)
-        ways: dict[str, Callable[[], DataFrame]] = {
+        ways: dict[str, Make] = {
             "parquet": lambda: self._spark.read.parquet(parquet),
             "blocks": lambda: self._read_blocks(endingOffsets=end, minPartitions="4"),
             "server": lambda: self._read_stream(endingOffsets=end),
         }
-        few: dict[str, Callable[[], DataFrame]] = {
+        few: dict[str, Make] = {
             "nats-py": lambda: self._read_nats_py(2),
             "nats-py, one core": lambda: self._read_nats_py(1),
         }
@@ -191,28 +193,30 @@ class _Reading:
                 f"SELECT * FROM {table} WITH ({given}, `stream` = '{STREAM}', "
                 f"`pushdown` = 'true') WHERE subject = '{SUBJECT}'"
             )
-        rows = []
-        for name, full, by_option, by_sql in (
-            (
+        return [
+            *self._filtered_rows(
                 "penstock-blocks",
                 lambda: self._read_blocks(minPartitions="4"),
                 lambda: self._read_blocks(subject=SUBJECT),
                 lambda: spark.sql(wanted["penstock-blocks"]),
             ),
-            (
+            *self._filtered_rows(
                 "penstock",
                 lambda: self._read_stream(minPartitions="2"),
                 lambda: self._read_stream(subject=SUBJECT),
                 lambda: spark.sql(wanted["penstock"]),
             ),
-        ):
-            assert by_option().count() == by_sql().count() > 0
-            whole, option, sql = take_turns(
-                min(self._sizes.rounds, 3), _timing(full), _timing(by_option), _timing(by_sql)
-            )
-            for how, times in (("option", option), ("SQL", sql)):
-                rows.append(_filter_row(f"{name}, {how}", whole, times, self._every))
-        return rows
+        ]
+
+    def _filtered_rows(self, name: str, full: Make, by_option: Make, by_sql: Make) -> list[Row]:
+        assert by_option().count() == by_sql().count() > 0
+        whole, option, sql = take_turns(
+            min(self._sizes.rounds, 3), _timing(full), _timing(by_option), _timing(by_sql)
+        )
+        return [
+            _filter_row(f"{name}, {how}", whole, times, self._every)
+            for how, times in (("option", option), ("SQL", sql))
+        ]
 
     def growing(self) -> Row:
         """What a trigger costs that reads a thousand new messages."""
@@ -248,8 +252,9 @@ class _Reading:
         writing = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
         query = writing.start()
         taken: dict[int, float] = {}
+        cold, warm = TRIGGERS_COLD[self._sizes.name], TRIGGERS[self._sizes.name]
         try:
-            while len(taken) < TRIGGERS_COLD + TRIGGERS:
+            while len(taken) < cold + warm:
                 grow()
                 before = len(taken)
                 while len(taken) == before:
@@ -261,7 +266,7 @@ class _Reading:
                     }
         finally:
             query.stop()
-        return statistics.median(taken[batch] for batch in sorted(taken)[TRIGGERS_COLD:])
+        return statistics.median(taken[batch] for batch in sorted(taken)[cold:])
 
 
 def _rows(count: int, seed: int) -> Rows:
@@ -285,7 +290,7 @@ def _noop(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _timing(make: Callable[[], DataFrame]) -> Callable[[], float]:
+def _timing(make: Make) -> Callable[[], float]:
     return lambda: timed(lambda: _noop(make()))
 
 

@@ -327,7 +327,7 @@ SINK_BATCH_ROWS_MAX = BATCH_MESSAGES_MAX - 1
 """Rows that an exactly-once sink writes in one atomic batch: the last message is its fence."""
 
 SINK_BATCH_BYTES_MAX = 4 * MIB
-"""Bytes of them: as many batches as a stream may have open stay below what a server keeps of them."""
+"""Bytes of them: as many batches as a stream may have open stay below what a server keeps."""
 
 SINK_SUBJECTS_KNOWN_MAX = 100_000
 """Subjects of which a sink's task remembers that they are the stream's; when full, it starts

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.sql import tables_below
 from penstock.cli.sql_shell import run_script, run_shell
 from penstock.errors import UsageError
 from tests.cli.conftest import Run
+from tests.cli.stores import make_store
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,22 @@ def test_a_tree_without_streams_is_told(run: Run, tmp_path: Path) -> None:
 
     assert ran.code == 2
     assert "no stream and no archive" in ran.err
+
+
+def test_streams_of_one_name_are_told_apart_by_where_they_are(tmp_path: Path) -> None:
+    for folder in ("a/streams/ORDERS/msgs", "b/streams/ORDERS", "b/streams/OTHER"):
+        make_store(tmp_path / folder)
+    (tmp_path / "archives" / "OLD" / "manifests").mkdir(parents=True)
+    (tmp_path / "archives" / "OLD" / "manifests" / "1.json").touch()
+
+    tables = tables_below(str(tmp_path), {})
+
+    assert {each.name: each.format for each in tables} == {
+        "a/streams/ORDERS": "penstock-blocks",
+        "b/streams/ORDERS": "penstock-blocks",
+        "OTHER": "penstock-blocks",
+        "OLD": "penstock-archive",
+    }
 
 
 def test_a_script_is_run_statement_by_statement() -> None:

@@ -153,6 +153,18 @@ def test_rows_that_are_not_there_are_refused() -> None:
             rows.hashed(first, end, 0)
 
 
+def test_a_row_that_is_larger_than_the_server_takes_is_refused(streams: JetStream) -> None:
+    rows = rows_of((b"r.1", b"", b""), (b"r.1", b"", bytes(2**20 + 1)))
+
+    with pytest.raises(UsageError, match=r"row 1: .* takes 1048576 at the most"):
+        streams.client.publish_members(rows, 0, 2, batch_id=b"b", number=1)
+    with (
+        pytest.raises(UsageError, match="row 1: 1048577 bytes"),
+        streams.client.publishing_rows(in_flight=9) as publisher,
+    ):
+        publisher.publish(rows)
+
+
 @pytest.mark.parametrize("subject", [b"", b"r .x", b"r.\r\nPUB q"])
 def test_what_is_no_subject_is_refused(streams: JetStream, subject: bytes) -> None:
     rows = rows_of((b"r.1", b"", b""), (subject, b"", b""))

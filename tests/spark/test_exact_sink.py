@@ -16,21 +16,24 @@ from hypothesis import strategies as st
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.client.rows import Rows
-from penstock.errors import RefusedByServer, UsageError
+from penstock.errors import NoAnswer, RefusedByServer, UsageError
 from penstock.limits import SINK_BATCH_ROWS_MAX
 from penstock.spark.connecting import Connection, streams_of
 from penstock.spark.exact_sink import ExactWriter
 from penstock.spark.fences import (
+    Committed,
     Fence,
     FenceLost,
     FencePlace,
     NotTheSameRows,
     check_partitions,
+    read_committed,
     read_fence,
+    write_committed,
 )
 from penstock.spark.options import Names
 from penstock.spark.sink_rows import RowShape
-from penstock.spark.unwritten import UnwrittenRows
+from penstock.spark.unwritten import InputFailed, UnwrittenRows
 from penstock.testing.servers import PENSTOCK, WAIT_S, server_process
 
 pytestmark = pytest.mark.slow
@@ -102,9 +105,10 @@ def write(
     batch: int = 1,
     partition: int = 0,
     query: str = "",
-    timeout_s: float = 60,
+    is_end_sure: bool = True,
 ) -> ExactWriter:
-    writer = ExactWriter(PLACE, partition, batch, query, UnwrittenRows(rows))
+    unwritten = UnwrittenRows(rows)
+    writer = ExactWriter(PLACE, partition, batch, query, unwritten, is_end_sure=is_end_sure)
 
     @contextlib.contextmanager
     def connect() -> Iterator[JetStream]:
@@ -115,7 +119,7 @@ def write(
         finally:
             streams.client.close()
 
-    writer.run(connect, timeout_s)
+    writer.run(connect, WAIT_S)
     return writer
 
 
@@ -267,6 +271,42 @@ def test_more_rows_than_the_batch_had_are_refused(url: str, streams: JetStream) 
     assert stored(streams) == texts_of(0, 100)
 
 
+@pytest.mark.parametrize("count", [0, 1, 998, 999, 1000, 2500])
+def test_where_an_end_is_not_sure_another_attempt_may_know_more(
+    url: str, streams: JetStream, count: int
+) -> None:
+    cut_short = write(url, divided(texts_of(0, count), 500), is_end_sure=False)
+    fence = read_fence(streams, PLACE, 0)
+    again = write(url, divided(texts_of(0, 2500), 700), is_end_sure=False)
+
+    assert cut_short.written == count
+    assert (fence.rows, fence.done) == (count, False) if fence is not None else count == 0
+    assert again.written == 2500 - count
+    assert stored(streams) == texts_of(0, 2500)
+
+
+def test_what_is_complete_is_said_once_and_of_the_last_batch(streams: JetStream) -> None:
+    assert read_committed(streams, PLACE) is None
+    for batch in (3, 3, 1, 4):
+        write_committed(streams, PLACE, Committed(batch, "q"), 1)
+
+    assert read_committed(streams, PLACE) == Committed(4, "q", 2)
+
+
+def test_a_batch_that_is_complete_may_be_replayed_by_fewer_tasks(
+    url: str, streams: JetStream
+) -> None:
+    for partition in range(3):
+        write(url, divided(texts_of(0, 10), 10), partition=partition)
+    with pytest.raises(NotTheSameRows):
+        write_committed(streams, PLACE, Committed(1), 2)
+    write_committed(streams, PLACE, Committed(1), 3)
+
+    write_committed(streams, PLACE, Committed(1), 2)
+
+    assert read_committed(streams, PLACE) == Committed(1, "", 34)
+
+
 def test_a_partition_that_nobody_replayed_is_told(url: str, streams: JetStream) -> None:
     for partition in range(3):
         rows = divided(texts_of(partition * 10, partition * 10 + 10), 10)
@@ -295,6 +335,21 @@ def test_a_fence_that_vanishes_meanwhile_fails_the_task(url: str, streams: JetSt
 
     with pytest.raises(FenceLost):
         write(url, rows())
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(), TimeoutError(), NoAnswer("no")])
+def test_an_input_that_breaks_off_is_not_taken_for_the_end_of_it(
+    url: str, streams: JetStream, error: Exception
+) -> None:
+    def breaking() -> Iterator[Rows]:
+        yield from divided(texts_of(0, 2500), 500)
+        raise error
+
+    with pytest.raises(InputFailed):
+        write(url, breaking())
+    write(url, divided(texts_of(0, 4000), 700))
+
+    assert stored(streams) == texts_of(0, 4000)
 
 
 def test_what_the_stream_refuses_is_told_and_nothing_of_it_is_stored(

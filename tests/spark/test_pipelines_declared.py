@@ -114,8 +114,10 @@ def test_a_file_is_a_pipeline() -> None:
         ("price: double", "price: dubble", "no type 'dubble'"),
         ("dead.orders", "dead.>", "dead letters: 'dead.>' is no subject"),
         ("dead.orders", "dead.{id}", "dead letters 'dead.{id}': the frame has no column 'id'"),
+        ("/data/orders, partition_by: [subject]", "t, format: orc", "a table's format is one of"),
+        ("/data/orders, part", "t, format: delta, part", "a Delta table of ours is not divided"),
         ("  large:", "  la rge:", "'la rge' cannot be a flow's name"),
-        ("partition_by: [subject]}", "partition_by: [subject]}\n    mode: update", "in mode a"),
+        ("partition_by: [subject]}", "partition_by: [subject]}\n    mode: complete", "in mode a"),
         ("    stream: ORDERS\n", "    stream: ORDERS\n    stream: B\n", "p.yaml:7: sources.o"),
         ("    stream: ORDERS\n", "    stream: &a ORDERS\n    x: *a\n", "p.yaml:7: anchors are not"),
         ("pipeline: orders", "pipeline: [", "p.yaml:3: no YAML"),
@@ -281,6 +283,13 @@ def test_what_a_python_file_raises_is_told_with_its_line(
 
     assert told in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["orders.py", "orders.yaml"])
+def test_the_examples_are_pipelines(name: str) -> None:
+    pipeline = load_pipeline(Path(__file__).parents[2] / "examples" / name)
+
+    assert {"totals", "large"} <= {flow.name for flow in pipeline.flows}
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

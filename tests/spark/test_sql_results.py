@@ -79,3 +79,10 @@ def test_the_order_of_rows_is_kept_and_cut(spark: SparkSession) -> None:
     assert [row[0] for row in Result(spark.sql(statement), rows_max=3).rows()] == [
         19999, 19998, 19997,
     ]  # fmt: skip
+
+
+def test_a_statement_that_only_does_something_has_no_columns(spark: SparkSession) -> None:
+    result = Result(spark.sql("CREATE OR REPLACE TEMPORARY VIEW nothing_to_show AS SELECT 1"))
+
+    assert result.names == []
+    spark.catalog.dropTempView("nothing_to_show")

@@ -76,8 +76,12 @@ def add(tally: Tally, rows: list[Row]) -> None:
     ends = array("i", [0])
     for subject, *_ in rows:
         ends.append(ends[-1] + len(subject))
-    columns = [array("q", (row[place] for row in rows)) for place in (1, 2, 3)]
-    tally.add_rows(ends, b"".join(row[0] for row in rows), *columns)
+    sequences, times, sizes = array("q"), array("q"), array("q")
+    for _, seq, time_ns, size in rows:
+        sequences.append(seq)
+        times.append(time_ns)
+        sizes.append(size)
+    tally.add_rows(ends, b"".join(row[0] for row in rows), sequences, times, sizes)
 
 
 SUBJECTS = st.lists(st.sampled_from([b"a", b"bb", b"orders", b"eu"]), min_size=1, max_size=4).map(

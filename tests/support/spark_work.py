@@ -74,7 +74,8 @@ def _hash(frame: DataFrame) -> str:
     return hashed((row[0], row[1], bytes(row[2])) for row in rows)
 
 
-def _work(part: InputPart) -> tuple[str, str, int]:
+def work_on(part: InputPart) -> tuple[str, str, int]:
+    """Give a hash of a part's messages, where Penstock is from here, and this process."""
     rows = [
         (row["sequence"], row["subject"], row["data"])
         for batch in read_part(part, [schema.SEQUENCE, schema.SUBJECT, schema.DATA])
@@ -108,7 +109,7 @@ def run(spark: SparkSession, asked: Asked) -> Told:
     server = {"servers": asked.url, "stream": "ORDERS", **parts}
     stream = _hash(spark.read.format("penstock").options(**server).load())
     blocks = _hash(spark.read.format("penstock-blocks").options(**parts).load(asked.blocks))
-    done = run_parts(spark, _work, Input("penstock", server).parts())
+    done = run_parts(spark, work_on, Input("penstock", server).parts())
     _copy(spark, asked)
     archive(spark, Input("penstock", server), f"{asked.folder}/archive")
     catalog = Catalog(spark, tables_of_server({"servers": asked.url}))

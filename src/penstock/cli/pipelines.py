@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from penstock.documents.pipeline_reports import FlowReport
     from penstock.spark.pipelines import Pipeline
 
+PARTS = "spark.sql.shuffle.partitions"
+PARTS_ON_ONE_MACHINE = 8
+"""Each part is a task in Python, and a fence in a stream. It does not hang on the number of cores,
+because a checkpoint keeps to what it began with."""
+
 _FLOWS = (
     Column("flow", "flow"),
     Column("from", "from", text),
@@ -80,11 +85,19 @@ def run(
     from penstock.spark.pipelines.checking import check_ends, connection_options
 
     check_ends(pipeline, connection_options(pipeline, ""))
-    wanted = Session(master, remote, conf, as_json)
+    wanted = Session(master, remote, _with_defaults(conf or [], master, remote), as_json)
     with _stopped_by_signals(), spark_session(wanted, f"penstock {pipeline.name}") as spark:
         tell = _tell_json if as_json else _tell_people
         with contextlib.suppress(KeyboardInterrupt):
             pipeline.run(spark, checkpoint=checkpoint, once=once, tell=tell)
+
+
+def _with_defaults(conf: list[str], master: str, remote: str) -> list[str]:
+    """Give the settings of Spark: on one machine its 200 parts of a shuffle would be too many."""
+    is_said = any(each.startswith(f"{PARTS}=") for each in conf)
+    if remote or not master.startswith("local") or is_said:
+        return conf
+    return [*conf, f"{PARTS}={PARTS_ON_ONE_MACHINE}"]
 
 
 def _loaded(file: Path) -> Pipeline:

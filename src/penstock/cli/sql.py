@@ -241,15 +241,16 @@ def _tables(link: Link, given: _Given, path: str, key_file: Path | None) -> list
     from penstock.spark import sql_tables
 
     if path:
-        return _tables_below(path, {"keyFile": str(key_file)} if key_file else {})
+        return tables_below(path, {"keyFile": str(key_file)} if key_file else {})
     # Asked once through the command's own connection, whose errors say what to do.
     link.connect().close()
     return sql_tables.tables_of_server(given.options)
 
 
-def _tables_below(root: str, options: dict[str, str]) -> list[Table]:
+def tables_below(root: str, options: dict[str, str]) -> list[Table]:
+    """Give the tables of the streams and archives in a tree; raises UsageError where none is."""
     from penstock.spark.archive_manifest import MANIFESTS
-    from penstock.spark.folders import stream_name
+    from penstock.spark.folders import MESSAGES_NAME, stream_name
     from penstock.spark.sql_tables import table_of_archive, table_of_directory
 
     if "://" in root:
@@ -268,7 +269,11 @@ def _tables_below(root: str, options: dict[str, str]) -> list[Table]:
     names = {path: stream_name(str(path)) for path in (*streams, *archives)}
     met = Counter(names.values())
     # Where a name is there several times, as in several accounts, the path tells which is meant.
-    names |= {path: str(path.relative_to(top)) for path, name in names.items() if met[name] > 1}
+    names |= {
+        path: str(path.relative_to(top)).removesuffix(f"/{MESSAGES_NAME}")
+        for path, name in names.items()
+        if met[name] > 1
+    }
     return [
         *(table_of_directory(names[path], str(path), options) for path in streams),
         *(table_of_archive(names[path], str(path)) for path in archives),

@@ -30,6 +30,7 @@ from penstock.client.tables import collect
 from penstock.client.wire import Message, Wire
 from penstock.errors import RefusedByServer, UsageError
 from penstock.format.columns import ColumnBuilder
+from penstock.limits import PAYLOAD_BYTES_MAX
 
 DEFAULT_URL = f"nats://127.0.0.1:{DEFAULT_PORT}"
 
@@ -101,7 +102,7 @@ class Client:
         """
         inbox = self.new_inbox()
         sid = self.subscribe(inbox + b".*")
-        publisher = RowPublisher(self._wire, inbox, in_flight)
+        publisher = RowPublisher(self._wire, inbox, in_flight, self._payload_bytes_max())
         yield publisher
         publisher.finish()
         self.unsubscribe(sid)
@@ -120,7 +121,12 @@ class Client:
 
         Nobody answers, or with an `inbox` the server does for each: there, a dot and its number.
         """
-        rows.put_members(self._wire, first, end, batch_id, number, inbox)
+        bytes_max = self._payload_bytes_max()
+        rows.put_members(self._wire, first, end, batch_id, number, bytes_max, inbox)
+
+    def _payload_bytes_max(self) -> int:
+        told = self.info.get("max_payload")
+        return told if isinstance(told, int) and told > 0 else PAYLOAD_BYTES_MAX
 
     def send(self) -> None:
         """Send what has gathered, and do not wait."""

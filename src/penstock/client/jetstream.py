@@ -53,7 +53,10 @@ class JetStream:
         self.api_prefix = api_prefix
 
     def call(self, name: str, document: object = None) -> dict[str, Any]:
-        """Ask `$JS.API.<name>`, or below another prefix; raises ApiError, NoAnswer, FormatError, TimeoutError."""
+        """Ask `$JS.API.<name>`, or below another prefix.
+
+        Raises ApiError, NoAnswer, FormatError, TimeoutError.
+        """
         return self.read(self.client.next_answer(self.begin(name, document)))
 
     def begin(self, name: str, document: object = None) -> bytes:

@@ -36,6 +36,7 @@ class Rows:
         end: int,
         batch_id: bytes,
         number: int,
+        bytes_max: int,
         inbox: bytes | None = None,
     ) -> None:
         """Publish rows as members of an atomic batch, numbered from `number`."""
@@ -47,7 +48,7 @@ class RowPublisher:
 
     @property
     def duplicates(self) -> int: ...
-    def __init__(self, wire: Wire, inbox: bytes, in_flight: int) -> None:
+    def __init__(self, wire: Wire, inbox: bytes, in_flight: int, bytes_max: int) -> None:
         """Let so many wait for acknowledgement at a time, which comes to `inbox`, dot, number."""
         ...
 

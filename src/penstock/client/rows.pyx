@@ -123,24 +123,25 @@ cdef class Rows:
 
     def put_members(
         self, Wire wire not None, int64_t first, int64_t end, bytes batch_id not None,
-        int64_t number, bytes inbox=None,
+        int64_t number, int64_t bytes_max, bytes inbox=None,
     ):
         """Publish rows as members of an atomic batch, numbered from `number`.
 
         Nobody answers, or with an `inbox` the server does for each: there, a dot and its number.
+        Raises UsageError for a row that is no message, or one of more than `bytes_max`.
         """
         cdef bytes reply = b"" if inbox is None else b" %b." % inbox
         cdef bytes start = b"NATS/1.0\r\nNats-Batch-Id: %b\r\nNats-Batch-Sequence: " % batch_id
         cdef int64_t row
         self._check_range(first, end)
         for row in range(first, end):
-            self._put_member(wire, row, start, number, reply)
+            self._put_member(wire, row, start, number, reply, bytes_max)
             number += 1
             if wire.out_used >= SEND_AT:
                 wire.send()
 
     cdef int _put_member(
-        self, Wire wire, int64_t row, bytes start, int64_t number, bytes reply
+        self, Wire wire, int64_t row, bytes start, int64_t number, bytes reply, int64_t bytes_max
     ) except -1:
         cdef Argument subject = _slice(self.subject_offsets, self.subjects, row)
         cdef Argument headers = self._headers_of(row)
@@ -157,7 +158,7 @@ cdef class Rows:
             headers.text += START_SIZE
             headers.size -= START_SIZE
         size = <size_t>len(start) + digit_count + 2 + headers.size
-        _check_subject(subject, row)
+        _check_row(subject, row, size + payload.size, bytes_max)
         wire.put("HPUB ", 5)
         wire.put(subject.text, subject.size)
         if len(reply):
@@ -178,13 +179,15 @@ cdef class Rows:
         wire.put("\r\n", 2)
         return 0
 
-    cdef int _put_one(self, Wire wire, int64_t row, bytes inbox, int64_t number) except -1:
+    cdef int _put_one(
+        self, Wire wire, int64_t row, bytes inbox, int64_t number, int64_t bytes_max
+    ) except -1:
         cdef Argument subject = _slice(self.subject_offsets, self.subjects, row)
         cdef Argument headers = self._headers_of(row)
         cdef Argument payload = _slice(self.payload_offsets, self.payloads, row)
         cdef uint8_t[64] numbers
         cdef int used
-        _check_subject(subject, number)
+        _check_row(subject, number, <size_t>headers.size + payload.size, bytes_max)
         if headers.size:
             wire.put("HPUB ", 5)
         else:
@@ -210,14 +213,17 @@ cdef class Rows:
         return 0
 
 
-cdef int _check_subject(Argument subject, int64_t row) except -1:
-    # What would end the line, or an argument of it, would be taken for something else.
+cdef int _check_row(Argument subject, int64_t row, size_t size, int64_t bytes_max) except -1:
+    # What would end the line, or an argument of it, would be taken for something else; and the
+    # server would cut off whoever sends more than it takes.
     cdef uint32_t at
     for at in range(subject.size):
         if subject.text[at] <= 32:
             raise UsageError(f"row {row}: no subject: {subject.text[:subject.size]!r}")
     if subject.size == 0:
         raise UsageError(f"row {row}: the subject is empty")
+    if size > <size_t>bytes_max:
+        raise UsageError(f"row {row}: {size} bytes, and the server takes {bytes_max} at the most")
     return 0
 
 
@@ -230,12 +236,19 @@ cdef class RowPublisher:
     cdef Wire wire
     cdef bytes inbox
     cdef int64_t in_flight
+    cdef int64_t bytes_max
     cdef int64_t sent
     cdef int64_t acked
     cdef readonly int64_t duplicates
 
-    def __init__(self, Wire wire not None, bytes inbox not None, int64_t in_flight):
-        """Let so many wait for acknowledgement at a time, which comes to `inbox`, dot, number."""
+    def __init__(
+        self, Wire wire not None, bytes inbox not None, int64_t in_flight, int64_t bytes_max
+    ):
+        """Let so many wait for acknowledgement at a time, which comes to `inbox`, dot, number.
+
+        A message has at most `bytes_max` bytes of headers and payload.
+        """
+        self.bytes_max = bytes_max
         self.wire = wire
         self.inbox = inbox
         self.in_flight = in_flight
@@ -249,7 +262,7 @@ cdef class RowPublisher:
         for row in range(rows.count):
             while self.sent - self.acked >= self.in_flight:
                 self._take_one()
-            rows._put_one(self.wire, row, self.inbox, self.sent)
+            rows._put_one(self.wire, row, self.inbox, self.sent, self.bytes_max)
             self.sent += 1
             if self.wire.out_used >= SEND_AT:
                 self.wire.send()

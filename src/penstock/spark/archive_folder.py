@@ -46,36 +46,36 @@ class HashingFile:
         self.closed = False
 
     def write(self, data: Any) -> int:
-        """Write and hash."""
+        """Write, and hash what pieces are whole."""
         view = memoryview(data).cast("B")
+        self._inner.write(view)
         self._position += len(view)
-        self._waiting += view
-        whole = len(self._waiting) - len(self._waiting) % HASHED_BYTES
-        if whole:
-            with memoryview(self._waiting) as waiting:
-                self._take(waiting[:whole])
-            del self._waiting[:whole]
+        at = 0
+        if self._waiting:
+            at = min(HASHED_BYTES - len(self._waiting), len(view))
+            self._waiting += view[:at]
+            if len(self._waiting) == HASHED_BYTES:
+                self.hash = xxh64(self._waiting, self.hash)
+                self._waiting.clear()
+        while len(view) - at >= HASHED_BYTES:
+            self.hash = xxh64(view[at : at + HASHED_BYTES], self.hash)
+            at += HASHED_BYTES
+        self._waiting += view[at:]
         return len(view)
-
-    def _take(self, data: memoryview) -> None:
-        for start in range(0, len(data), HASHED_BYTES):
-            self.hash = xxh64(data[start : start + HASHED_BYTES], self.hash)
-        self._inner.write(data)
 
     def tell(self) -> int:
         """Give how much was written."""
         return self._position
 
     def flush(self) -> None:
-        """Do nothing: what waits is written at the end."""
+        """Do nothing: the file itself is closed by whoever opened it."""
 
     def close(self) -> None:
-        """Write what is left; the file itself is closed by whoever opened it."""
+        """Hash the last piece, which may be shorter."""
         if not self.closed:
             self.closed = True
             if self._waiting:
-                with memoryview(self._waiting) as waiting:
-                    self._take(waiting)
+                self.hash = xxh64(self._waiting, self.hash)
 
     def readable(self) -> bool:
         """It cannot be read."""

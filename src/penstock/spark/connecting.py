@@ -178,6 +178,9 @@ def ask(connection: Connection, action: Callable[[JetStream], Result]) -> Result
         try:
             with streams_of(connection) as streams:
                 return action(streams)
+        except CannotConnect:
+            # That was tried often enough.
+            raise
         except BROKEN:
             wait_before(turn)
     with streams_of(connection) as streams:

@@ -26,13 +26,14 @@ import msgspec
 from penstock import error_codes
 from penstock.client.jetstream import JetStream
 from penstock.clock import SystemClock
-from penstock.errors import ApiError, CannotConnect, NoAnswer, RefusedByServer, UsageError
+from penstock.errors import ApiError, NoAnswer, RefusedByServer
 from penstock.limits import SINK_BATCH_BYTES_MAX, SINK_BATCH_ROWS_MAX
 from penstock.spark.fences import (
     Fence,
     FenceLost,
     FencePlace,
     NotTheSameRows,
+    check_query,
     encode,
     read_fence,
 )
@@ -61,7 +62,7 @@ class _Part(msgspec.Struct):
     first: int
     end: int
     hash: int
-    done: bool
+    is_last: bool
     batch_id: bytes
     reply: bytes = b""
 
@@ -74,9 +75,21 @@ class ExactWriter:
     """Writes one partition of one batch; see the module."""
 
     def __init__(
-        self, place: FencePlace, partition: int, batch: int, query: str, rows: UnwrittenRows
+        self,
+        place: FencePlace,
+        partition: int,
+        batch: int,
+        query: str,
+        rows: UnwrittenRows,
+        *,
+        is_end_sure: bool = True,
     ) -> None:
+        """Without a sure end no fence says that a partition is done.
+
+        What Spark hands to a worker ends in the same way when the JVM behind it is killed.
+        """
         self._place = place
+        self._is_end_sure = is_end_sure
         self._partition = partition
         self._subject = place.subject(partition).encode()
         self._batch = batch
@@ -101,7 +114,8 @@ class ExactWriter:
     ) -> None:
         """Write everything; raises where `timeout_s` pass without a row that gets in.
 
-        Raises NotTheSameRows, FenceLost, RefusedByServer, UsageError and what connecting raises.
+        Raises NotTheSameRows, FenceLost, InputFailed, RefusedByServer, UsageError, and what
+        connecting raises.
         """
         patience = _Patience(timeout_s)
         while not self.is_finished:
@@ -109,7 +123,7 @@ class ExactWriter:
             try:
                 with connect() as streams:
                     self._write(streams, patience)
-            except (OSError, CannotConnect, NoAnswer) as error:
+            except (OSError, NoAnswer) as error:
                 patience.pause(error, came_on=self.rows > before)
 
     def _write(self, streams: JetStream, patience: _Patience) -> None:
@@ -132,11 +146,8 @@ class ExactWriter:
     def _synchronise(self, streams: JetStream) -> None:
         """Find out how far the partition has come, and go on from there."""
         fence = read_fence(streams, self._place, self._partition)
-        if fence is not None and self._query and fence.query != self._query:
-            raise UsageError(
-                f"sink {self._place.sink} was written to by another query ({fence.query}), whose "
-                "batches have the same numbers: give another sinkId, or go on with its checkpoint"
-            )
+        if fence is not None:
+            check_query(self._place, self._query, fence.query)
         if fence is not None and fence.batch > self._batch:
             # A later batch began when this one was complete.
             self.is_finished = True
@@ -180,6 +191,12 @@ class ExactWriter:
         waiting: _Part | None = None
         while True:
             part = self._next_part(at.rows, at.hash)
+            if part.is_last and not part.count and not self._is_end_sure:
+                # There is nothing to be said of no rows.
+                if waiting is not None:
+                    self._await(streams, waiting)
+                self.is_finished = True
+                return
             if self._asks_why:
                 self._ask_why(streams, part)
             self._send_rows(streams, part)
@@ -189,19 +206,24 @@ class ExactWriter:
             except ApiError:
                 self._abandon(streams, part)
                 raise
-            at = Fence(self._batch, part.end, part.hash, part.done, self._query)
+            at = self._fence_of(part)
             self._send_fence(streams, part, at)
             waiting = part
-            if part.done:
+            if part.is_last:
                 self._await(streams, part)
+                self.is_finished = True
                 return
 
     def _next_part(self, first: int, hashed: int) -> _Part:
         end = self._rows.end_of(first, rows_max=SINK_BATCH_ROWS_MAX, bytes_max=SINK_BATCH_BYTES_MAX)
-        done = not self._rows.has(end)
+        is_last = not self._rows.has(end)
         self._parts += 1
         batch_id = f"{self._attempt}-{self._parts:x}".encode()
-        return _Part(first, end, self._rows.hashed(first, end, hashed), done, batch_id)
+        return _Part(first, end, self._rows.hashed(first, end, hashed), is_last, batch_id)
+
+    def _fence_of(self, part: _Part, seq: int = 0) -> Fence:
+        done = part.is_last and self._is_end_sure
+        return Fence(self._batch, part.end, part.hash, done, self._query, seq)
 
     def _send_rows(self, streams: JetStream, part: _Part, inbox: bytes | None = None) -> None:
         number = 1
@@ -221,12 +243,14 @@ class ExactWriter:
         client = streams.client
         inbox = client.new_inbox()
         sid = client.subscribe(inbox + b".*")
-        self._send_rows(streams, part, inbox)
-        for _ in range(part.count):
-            answer = client.next_message(sid)
-            if answer.payload:
-                streams.read(answer)
-        client.unsubscribe(sid)
+        try:
+            self._send_rows(streams, part, inbox)
+            for _ in range(part.count):
+                answer = client.next_message(sid)
+                if answer.payload:
+                    streams.read(answer)
+        finally:
+            client.unsubscribe(sid)
         self._abandon(streams, part)
         part.batch_id += b"-"
 
@@ -244,9 +268,7 @@ class ExactWriter:
         """Wait until the rows and their fence are in the stream; raises ApiError."""
         answer = streams.read(streams.client.next_answer(part.reply))
         self.written += part.count
-        self._confirm(
-            Fence(self._batch, part.end, part.hash, part.done, self._query, answer["seq"])
-        )
+        self._confirm(self._fence_of(part, answer["seq"]))
 
     def _abandon(self, streams: JetStream, part: _Part) -> None:
         """Have the server forget members that will not be committed: it keeps only so many."""

@@ -6,9 +6,10 @@
 A fence is the last message of an atomic batch of rows, and is taken only if the fence before it is
 still the last one of its subject: so the rows and the fence come in together, once, whoever else
 tries. `rows` and `hash` tell of all rows of the partition so far: who comes later can tell whether
-it has the same ones before it goes on behind them.
+it has the same ones before it goes on behind them. When all tasks of a batch are through the driver
+says so, under `<prefix>.<sink>.commit`: what is replayed behind that has nothing left to do.
 
-Pure but for `read_fence` and `check_partitions`, which ask the server.
+Pure but for what takes `JetStream`, which asks the server.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from penstock.client.jetstream import JetStream, Stored
 from penstock.errors import FormatError, PenstockError, UsageError
 
 VERSION = 1
+COMMIT = "commit"
 _SINK = re.compile(r"[-_A-Za-z0-9]{1,64}")
 
 
@@ -41,7 +43,7 @@ class Fence(msgspec.Struct, frozen=True):
     """Of all rows so far, in their order."""
 
     done: bool
-    """Whether these are all rows of the partition in this batch."""
+    """Whether these are known to be all rows of the partition in this batch."""
 
     query: str = ""
     """The streaming query whose batches are counted; "" for a batch's own version."""
@@ -57,6 +59,15 @@ class _Document(msgspec.Struct, frozen=True):
     hash: str
     done: bool
     query: str = ""
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """A batch that is complete."""
+
+    batch: int
+    query: str = ""
+    seq: int = 0
+    """Where that is said; 0 as long as it is not."""
 
 
 class FencePlace(msgspec.Struct, frozen=True):
@@ -75,6 +86,15 @@ def check_sink_id(sink: str) -> None:
     """Refuse what cannot be a token of a subject."""
     if _SINK.fullmatch(sink) is None:
         raise UsageError(f"option sinkId: {sink!r}: up to 64 letters, digits, - and _")
+
+
+def check_query(place: FencePlace, ours: str, found: str) -> None:
+    """Refuse to go on behind another query: its batches have the same numbers as ours."""
+    if ours and found != ours:
+        raise UsageError(
+            f"sink {place.sink} was written to by another query ({found}), whose batches have the "
+            "same numbers: give another sinkId, or go on with its checkpoint"
+        )
 
 
 def encode(fence: Fence) -> bytes:
@@ -101,6 +121,36 @@ def read_fence(streams: JetStream, place: FencePlace, partition: int) -> Fence |
     """Give the last fence of a partition; None where there is none."""
     found = streams.find(place.stream, last_by_subj=place.subject(partition))
     return None if found is None else decode(found)
+
+
+def read_committed(streams: JetStream, place: FencePlace) -> Committed | None:
+    """Give the last batch that is complete; None where there is none."""
+    found = streams.find(place.stream, last_by_subj=place.subject(COMMIT))
+    if found is None:
+        return None
+    try:
+        told = msgspec.json.decode(found.payload, type=Committed)
+    except msgspec.MsgspecError as error:
+        raise FormatError(f"no commit: {found.subject!r}, sequence {found.seq}: {error}") from None
+    return msgspec.structs.replace(told, seq=found.seq)
+
+
+def write_committed(
+    streams: JetStream, place: FencePlace, committed: Committed, partitions: int
+) -> None:
+    """Say that a batch is complete, unless that was said of it or a later one.
+
+    Raises NotTheSameRows where it is not: see `check_partitions`.
+    """
+    last = read_committed(streams, place)
+    if last is not None and last.batch >= committed.batch:
+        return
+    check_partitions(streams, place, committed.batch, partitions)
+    expected = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % (
+        0 if last is None else last.seq
+    )
+    subject = place.subject(COMMIT).encode()
+    streams.publish(subject, msgspec.json.encode(committed, order="sorted"), headers=expected)
 
 
 def check_partitions(streams: JetStream, place: FencePlace, batch: int, partitions: int) -> None:

@@ -5,7 +5,8 @@ Spark gives them to a batch reader before it plans, where `pushdown=true` and th
 less than what they want, and Spark looks at each row again.
 
 Off unless asked for: Spark 4.3 keeps the narrowed plan for other uses of the same DataFrame, which
-then miss rows. Tables of the catalog are planned anew for every query, and are safe. Pure.
+then miss rows. Tables of the catalog are planned anew for every query, and are safe where a query
+reads each of them once. Pure.
 """
 
 from __future__ import annotations

@@ -27,24 +27,33 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from penstock.client.jetstream import JetStream
 from penstock.client.rows import Rows
 from penstock.errors import UsageError
 from penstock.limits import SINK_SUBJECTS_KNOWN_MAX
-from penstock.spark.connecting import streams_of
+from penstock.spark.connecting import ask, streams_of
 from penstock.spark.exact_sink import ExactWriter
-from penstock.spark.fences import FencePlace, check_partitions, check_sink_id
+from penstock.spark.fences import (
+    Committed,
+    FencePlace,
+    check_query,
+    check_sink_id,
+    read_committed,
+    write_committed,
+)
 from penstock.spark.sink_settings import Delivery, Sink
 from penstock.spark.unwritten import UnwrittenRows
 from penstock.subjects import SubjectFilter, is_literal
 
 
 class Published(WriterCommitMessage):
-    """What one task did: rows that it brought in, rows that were there, and which sink it is."""
+    """What one task did: rows that it brought in, rows that were there; and for whom."""
 
-    def __init__(self, rows: int, duplicates: int, sink_id: str = "") -> None:
+    def __init__(self, rows: int, duplicates: int, sink_id: str = "", query: str = "") -> None:
         self.rows = rows
         self.duplicates = duplicates
         self.sink_id = sink_id
+        self.query = query
 
 
 class _Task:
@@ -60,10 +69,19 @@ class _Task:
         self.query = context.getLocalProperty("sql.streaming.queryId") or ""
 
 
-def write_rows(sink: Sink, batches: Iterator[pa.RecordBatch], *, is_streaming: bool) -> Published:
-    """Publish a task's rows; raises RefusedByServer, UsageError, NotTheSameRows, OSError."""
+def write_rows(
+    sink: Sink,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    is_streaming: bool,
+    is_end_sure: bool = True,
+) -> Published:
+    """Publish a task's rows; raises RefusedByServer, UsageError, NotTheSameRows, OSError.
+
+    The end of rows that come from Spark is never sure: see `ExactWriter`.
+    """
     if sink.is_exact:
-        return _write_exactly(sink, batches, is_streaming=is_streaming)
+        return _write_exactly(sink, batches, is_streaming=is_streaming, is_end_sure=is_end_sure)
     id_start = None
     if sink.target.delivery is Delivery.DEDUPE and not sink.shape.id_column:
         id_start = _id_start(sink)
@@ -88,7 +106,7 @@ def _id_start(sink: Sink) -> bytes:
 
 
 def _write_exactly(
-    sink: Sink, batches: Iterator[pa.RecordBatch], *, is_streaming: bool
+    sink: Sink, batches: Iterator[pa.RecordBatch], *, is_streaming: bool, is_end_sure: bool
 ) -> Published:
     task = _Task()
     query = task.query if is_streaming else ""
@@ -98,11 +116,20 @@ def _write_exactly(
         raise UsageError("delivery=exactly-once: Spark tells neither the query nor the batch")
     check_sink_id(sink_id)
     place = FencePlace(sink.target.stream, sink.fence_prefix, sink_id)
+    if ask(sink.connection, functools.partial(_is_complete, place, batch, query)):
+        return Published(0, 0, sink_id, query)
     rows = UnwrittenRows(_checked_rows(sink, batches))
-    writer = ExactWriter(place, task.partition, batch, query, rows)
+    writer = ExactWriter(place, task.partition, batch, query, rows, is_end_sure=is_end_sure)
     connect = functools.partial(streams_of, sink.connection)
     writer.run(connect, sink.target.publish_timeout_ms / 1000)
-    return Published(writer.written, writer.rows - writer.written, sink_id)
+    return Published(writer.written, writer.rows - writer.written, sink_id, query)
+
+
+def _is_complete(place: FencePlace, batch: int, query: str, streams: JetStream) -> bool:
+    committed = read_committed(streams, place)
+    if committed is not None:
+        check_query(place, query, committed.query)
+    return committed is not None and committed.batch >= batch
 
 
 def _checked_rows(sink: Sink, batches: Iterator[pa.RecordBatch]) -> Iterator[Rows]:
@@ -133,8 +160,9 @@ def _finish(sink: Sink, messages: Sequence[WriterCommitMessage | None], batch: i
     told = [each for each in messages if isinstance(each, Published)]
     if sink.is_exact and told:
         place = FencePlace(sink.target.stream, sink.fence_prefix, told[0].sink_id)
+        committed = Committed(batch, told[0].query)
         with streams_of(sink.connection) as streams:
-            check_partitions(streams, place, batch, len(messages))
+            write_committed(streams, place, committed, len(messages))
     if sink.purges_to:
         with streams_of(sink.connection) as streams:
             streams.call(f"STREAM.PURGE.{sink.target.stream}", {"seq": sink.purges_to + 1})
@@ -148,7 +176,7 @@ class RowWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish a task's rows."""
-        return write_rows(self._sink, iterator, is_streaming=False)
+        return write_rows(self._sink, iterator, is_streaming=False, is_end_sure=False)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All rows are in."""
@@ -163,7 +191,7 @@ class RowStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish a task's rows."""
-        return write_rows(self._sink, iterator, is_streaming=True)
+        return write_rows(self._sink, iterator, is_streaming=True, is_end_sure=False)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """All rows of a batch are in."""

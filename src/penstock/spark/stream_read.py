@@ -21,7 +21,7 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.client.jetstream import JetStream
 from penstock.client.pulling import Pulling
-from penstock.errors import ApiError
+from penstock.errors import ApiError, CannotConnect
 from penstock.format.columns import ColumnBatch, ColumnBuilder
 from penstock.format.reader import TIME_MAX, TIME_MIN
 from penstock.spark.arrow import Converter, Needs, needs_of
@@ -101,6 +101,9 @@ def _resumed(wanted: StreamRange, needs: Needs) -> Iterator[ColumnBatch]:
                 last_seq = int.from_bytes(batch.sequences[-8:], "little")
                 left = msgspec.structs.replace(left, first=last_seq + 1)
                 turn = 0
+        except CannotConnect:
+            # That was tried often enough.
+            raise
         except BROKEN:
             turn += 1
             if turn > wanted.connection.retries:

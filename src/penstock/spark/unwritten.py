@@ -10,6 +10,11 @@ from collections import deque
 from collections.abc import Iterator
 
 from penstock.client.rows import Rows
+from penstock.errors import ApiError, NoAnswer, PenstockError
+
+
+class InputFailed(PenstockError):
+    """Rows could not be read: nothing that the sink's own server did, and not the end of them."""
 
 
 class UnwrittenRows:
@@ -21,9 +26,15 @@ class UnwrittenRows:
         self._end = 0
 
     def has(self, row: int) -> bool:
-        """Tell whether there is such a row, for which the input is read up to there."""
+        """Tell whether there is such a row, for which the input is read up to there.
+
+        Raises InputFailed where another error could be taken for one of the sink's connection.
+        """
         while self._end <= row:
-            part = next(self._given, None)
+            try:
+                part = next(self._given, None)
+            except (OSError, ApiError, NoAnswer) as error:
+                raise InputFailed(f"rows to be written cannot be read: {error}") from error
             if part is None:
                 return False
             if part.count:

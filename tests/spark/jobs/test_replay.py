@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -25,6 +29,7 @@ from penstock.spark.jobs.republish import (
 )
 from penstock.spark.jobs.work import run_parts
 from penstock.spark.sink_settings import Delivery
+from penstock.testing.servers import environ
 
 COUNT = 300
 TARGET = {
@@ -51,7 +56,9 @@ def publish(streams: JetStream, first: int, end: int) -> None:
         # The same id again and again: the stream that is written to must not heed it.
         headers = b"NATS/1.0\r\nNumber: %d\r\nNats-Msg-Id: %d\r\n\r\n" % (number, number)
         subject = b"orders.%d" % (number % 7)
-        streams.client.publish(subject, b"%d" % number, headers=headers)
+        # A server drops what comes too much at a time for its stream.
+        send = streams.publish if number % 500 == 499 else streams.client.publish
+        send(subject, b"%d" % number, headers=headers)
     streams.publish(b"orders.end", b"end %d" % end)
 
 
@@ -140,6 +147,45 @@ def test_a_replay_that_was_broken_off_is_finished_as_it_was_planned(
     assert sorted(origins(copied(streams))) == list(range(1, COUNT + 23))
     assert report.counts["present"] == half
     assert report.counts["published"] == COUNT + 22 - half
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_a_replay_that_is_killed_again_and_again_publishes_each_message_once(
+    url: str, streams: JetStream
+) -> None:
+    target(streams)
+    publish(streams, COUNT, 100_000)
+    command = [
+        sys.executable, "-m", "penstock", "spark", "replay", f"{url}/ORDERS", f"{url}/COPY",
+        "--map", "orders.>=copy.>", "--target-option", "fencePrefix=fences",
+        "--master", "local[1]", "--conf", "spark.driver.memory=1g",
+    ]  # fmt: skip
+
+    for killed_at in (1_000, 30_000, 70_000):
+        with subprocess.Popen(command, start_new_session=True, env=environ()) as process:
+            while process.poll() is None and messages_of(streams) < killed_at:
+                pass
+            assert process.returncode is None
+            os.killpg(process.pid, signal.SIGKILL)
+    subprocess.run(command, check=True, env=environ(), timeout=600)
+
+    assert origins(copied_by_pulling(streams)) == list(range(1, 100_003))
+
+
+def messages_of(streams: JetStream) -> int:
+    found: int = streams.call("STREAM.INFO.COPY")["state"]["messages"]
+    return found
+
+
+def copied_by_pulling(streams: JetStream) -> list[Stored]:
+    config = {"durable_name": "all", "ack_policy": "none", "filter_subject": "copy.>"}
+    asked = {"stream_name": "COPY", "config": config}
+    streams.call("CONSUMER.DURABLE.CREATE.COPY.all", asked)
+    found: list[Stored] = []
+    while pulled := streams.client.pull(b"COPY", b"all", 1000):
+        found += [Stored(each.subject, 0, each.headers, each.payload, "") for each in pulled]
+    return found
 
 
 @pytest.mark.slow

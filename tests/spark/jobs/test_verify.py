@@ -13,9 +13,17 @@ from penstock.errors import UsageError, WrongKey
 from penstock.format.envelope import Cipher, StoreKey
 from penstock.format.layout import block_name, index_name
 from penstock.format.reader import StreamReader
+from penstock.spark.block_scan import Place
 from penstock.spark.block_settings import read_settings
 from penstock.spark.jobs import verify as job
-from penstock.spark.jobs.verify import Verified, parts_of, verify, verify_layout, verify_part
+from penstock.spark.jobs.verify import (
+    Verified,
+    check_is_stream,
+    parts_of,
+    verify,
+    verify_layout,
+    verify_part,
+)
 from penstock.spark.options import Size
 from penstock.spark.plan import Splitting
 from penstock.store.filestore import FileStore
@@ -126,6 +134,23 @@ def test_a_damaged_checkpoint_is_found(store: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1] + b"x")
 
     assert kinds(verified(store)) == ["checkpoint"]
+
+
+def test_a_folder_without_a_stream_is_refused(tmp_path: Path, store: Path) -> None:
+    def place(path: Path) -> Place:
+        return read_settings({"path": str(path)}).place
+
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "messages.jsonl").write_text("")
+    with FileStore.open(str(tmp_path / "empty")):
+        pass
+
+    check_is_stream(place(store))
+    check_is_stream(place(tmp_path / "empty"))
+    with pytest.raises(UsageError, match="no stream here"):
+        check_is_stream(place(tmp_path))
+    with pytest.raises(UsageError, match="migrate it"):
+        check_is_stream(place(tmp_path / "old"))
 
 
 def test_every_block_belongs_to_one_part(store: Path) -> None:

@@ -24,7 +24,7 @@ from penstock.errors import FormatError, UsageError
 from penstock.format.hashing import xxh64
 from penstock.format.sequence_set import SequenceSet
 from penstock.spark.connecting import streams_of
-from penstock.spark.fences import FencePlace, read_fence
+from penstock.spark.fences import Committed, FencePlace, read_committed, write_committed
 from penstock.spark.jobs.archive_origin import between, find_origin
 from penstock.spark.jobs.inputs import SELECTING, Input
 from penstock.spark.jobs.report import Report
@@ -132,9 +132,8 @@ class _Work(msgspec.Struct, frozen=True):
             if name.lower() in (*SELECTING, "stream", "path")
         }
         maps = [[each.pattern, each.gives] for each in self.replaying.maps]
-        return (
-            f"{xxh64(json.dumps([given, maps, self.replaying.rule], sort_keys=True).encode()):016x}"
-        )
+        told = json.dumps([given, maps, self.replaying.rule], sort_keys=True)
+        return f"{xxh64(told.encode()):016x}"
 
     def stretches(self, sink: Sink, first: int, end: int) -> Stretches:
         """Find out what is to be done, exactly once; raises UsageError."""
@@ -142,6 +141,12 @@ class _Work(msgspec.Struct, frozen=True):
         wanted = Plan(first, end, self.replaying.parallel, self.how())
         with streams_of(sink.connection) as streams:
             found, seq = _read_plan(streams, place)
+            committed = read_committed(streams, place)
+            if found is None and committed is not None:
+                raise UsageError(
+                    f"{place.subject(PLAN)}: something was written with this sinkId, and no plan "
+                    "tells what: give another sinkId"
+                )
             if found is None:
                 return [(0, wanted)] if end > first else []
             if (found.how, found.parallel) != (wanted.how, wanted.parallel):
@@ -149,7 +154,7 @@ class _Work(msgspec.Struct, frozen=True):
                     f"{place.subject(PLAN)}: a replay with this sinkId was begun with another "
                     "source, filter, map or number of tasks: give another sinkId"
                 )
-            done = _is_done(streams, place, found)
+        done = committed is not None and committed.batch >= found.end
         rest: Stretches = [] if done else [(None, found)]
         if end > found.end:
             rest.append((seq, replace(wanted, first=max(found.end, first))))
@@ -158,8 +163,8 @@ class _Work(msgspec.Struct, frozen=True):
     def run(self, report: Report, plan: Plan, last: int | None, tell: Tell | None) -> None:
         """Publish a stretch, once its plan is kept where one is."""
         sink = self.replaying.sink(plan.end)
+        place = FencePlace(sink.target.stream, sink.fence_prefix, sink.target.sink_id)
         if last is not None:
-            place = FencePlace(sink.target.stream, sink.fence_prefix, sink.target.sink_id)
             with streams_of(sink.connection) as streams:
                 _write_plan(streams, place, plan, last)
         sources = tuple(between(self.source, plan.first, plan.end).parts())
@@ -177,6 +182,9 @@ class _Work(msgspec.Struct, frozen=True):
         ]
         for each in run_parts(self.spark, republish_part, parts, tell):
             report.add(published=each.published, present=each.present)
+        if sink.is_exact:
+            with streams_of(sink.connection) as streams:
+                write_committed(streams, place, Committed(plan.end), plan.parallel)
 
 
 def _read_plan(streams: JetStream, place: FencePlace) -> tuple[Plan | None, int]:
@@ -194,8 +202,3 @@ def _write_plan(streams: JetStream, place: FencePlace, plan: Plan, last: int) ->
     headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % last
     subject = place.subject(PLAN).encode()
     streams.publish(subject, msgspec.json.encode(plan), headers=headers)
-
-
-def _is_done(streams: JetStream, place: FencePlace, plan: Plan) -> bool:
-    fences = (read_fence(streams, place, number) for number in range(plan.parallel))
-    return all(each is not None and each.done and each.batch >= plan.end for each in fences)

@@ -125,4 +125,5 @@ def _add(state: _State, batch: pa.RecordBatch) -> None:
 def _moment(time_ns: int) -> str:
     seconds, nanoseconds = divmod(time_ns, 1_000_000_000)
     whole = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
-    return f"{whole:%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
+    # Servers leave out what is zero at the end.
+    return f"{whole:%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}".rstrip("0").rstrip(".") + "Z"

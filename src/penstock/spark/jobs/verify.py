@@ -20,7 +20,16 @@ from penstock.errors import CorruptStore, UnsupportedVersion, UsageError
 from penstock.format.damage import Damage
 from penstock.format.envelope import StoreKey
 from penstock.format.files import ReadableFolder
-from penstock.format.layout import STATE_NAME, block_name, block_number, index_name, index_number
+from penstock.format.layout import (
+    LEGACY_NAME,
+    LOCK_NAME,
+    STATE_NAME,
+    block_name,
+    block_number,
+    index_name,
+    index_number,
+    is_stream_directory,
+)
 from penstock.format.reader import (
     BLOCK_MAX,
     INDEX_MISSING,
@@ -95,6 +104,8 @@ def verify(
         read_settings({"path": path, "keyFile": key_file, "stream": stream}).place
         for path in directories
     ]
+    for place in places:
+        check_is_stream(place)
     parts = [part for place in places for part in parts_of(place)]
     report = Report(JOB, ", ".join(directories), dry_run=dry_run, parts=len(parts))
     if dry_run:
@@ -121,6 +132,18 @@ def verify(
 
 
 # In the driver
+
+
+def check_is_stream(place: Place) -> None:
+    """Refuse a folder without a stream: that nothing is wrong there would say nothing."""
+    if place.is_go:
+        return
+    names = open_folder(place.path).list_names()
+    if LEGACY_NAME in names:
+        raise UsageError(f"{place.path}: an old JSON-lines store: migrate it first")
+    # A stream that never had a message has a lock.
+    if not is_stream_directory(names) and LOCK_NAME not in names:
+        raise UsageError(f"{place.path}: no stream here")
 
 
 def parts_of(place: Place) -> list[VerifyPart]:

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.clock import SystemClock
 from penstock.errors import UsageError
@@ -53,7 +52,9 @@ class DeltaWriter(BatchWriter):
         written = batch.mapInArrow(write, _WRITTEN).collect()
         now_ms = SystemClock().now_ns() // 1_000_000
         added = [AddAction(each["name"], each["bytes"], {}, now_ms, True, "{}") for each in written]
-        schema = Schema.from_arrow(to_arrow_schema(batch.schema))
+        if not added and (table is None or not self._replaces):
+            return
+        schema = table.schema() if table is not None else _schema(self._place, added[0].path)
         mark = CommitProperties(app_transactions=[Transaction(query, number)])
         if table is None:
             create_table_with_add_actions(
@@ -61,7 +62,14 @@ class DeltaWriter(BatchWriter):
             )
         else:
             how = "overwrite" if self._replaces else "append"
-            table.create_write_transaction(added, how, schema, commit_properties=mark)
+            table.create_write_transaction([*added], how, schema, commit_properties=mark)
+
+
+def _schema(place: str, name: str) -> Schema:
+    """Give the schema of a new table, as the first of its files has it."""
+    files, folder = _opened(place)
+    found = pq.read_schema(f"{folder}/{name}", filesystem=files)
+    return Schema.from_arrow(pa.schema([each.with_nullable(True) for each in found]))
 
 
 def _write_file(

@@ -182,7 +182,8 @@ def _ask(stage: Stage, url: str) -> None:
         "sum(value:cents::bigint) AS cents FROM ORDERS "
         "WHERE subject LIKE 'orders.%.paid' GROUP BY 1 ORDER BY 1"
     )
-    rows = json.loads(_penstock(stage, "sql", "--server", url, "--json", statement) or "[]")
+    told = _penstock(stage, "sql", "--server", url, "--json", statement)
+    rows = [json.loads(line) for line in told.splitlines()]
     table = Table("region", "paid orders", "cents", title_justify="left")
     for row in rows:
         table.add_row(row["region"], count(row["events"]), count(row["cents"]))
@@ -199,12 +200,8 @@ def _ask(stage: Stage, url: str) -> None:
 def _archive(stage: Stage, url: str) -> None:
     stage.heading("The stream is archived as Parquet, and every byte of it is checked")
     archive = stage.folder / "archive"
-    report = json.loads(
-        _penstock(
-            stage, "spark", "archive", "--server", url, "--stream", STREAM, str(archive), "--json"
-        )
-        or "{}"
-    )
+    told = _penstock(stage, "spark", "archive", f"{url}/{STREAM}", archive.name, "--json")
+    report = json.loads(told or "{}")
     total = events_in_all() + len(NO_ORDERS)
     stage.check(
         report.get("counts", {}).get("messages") == total,

@@ -157,7 +157,7 @@ def match(count: str) -> Measured:
 
 def plan_blocks(path: str) -> Measured:
     """Plan a directory for Spark, whole and by one subject; give what that took."""
-    from penstock.spark.block_settings import plan, read_settings
+    from penstock.spark.blocks.settings import plan, read_settings
 
     before = resident_bytes()
     started = time.perf_counter()

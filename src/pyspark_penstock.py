@@ -4,6 +4,6 @@ Loaded by Spark alone, in the driver's Python; holds nothing but the format's cl
 that Spark asks for.
 """
 
-from penstock.spark.streams import StreamSource as DefaultSource
+from penstock.spark.streams.source import StreamSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -4,6 +4,6 @@ Loaded by Spark alone, in the driver's Python; holds nothing but the format's cl
 that Spark asks for.
 """
 
-from penstock.spark.archive import ArchiveSource as DefaultSource
+from penstock.spark.archives.source import ArchiveSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -4,6 +4,6 @@ Loaded by Spark alone, in the driver's Python; holds nothing but the format's cl
 that Spark asks for.
 """
 
-from penstock.spark.blocks import BlockSource as DefaultSource
+from penstock.spark.blocks.source import BlockSource as DefaultSource
 
 __all__ = ["DefaultSource"]

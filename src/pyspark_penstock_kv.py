@@ -4,6 +4,6 @@ Loaded by Spark alone, in the driver's Python; holds nothing but the format's cl
 that Spark asks for.
 """
 
-from penstock.spark.kv import KvSource as DefaultSource
+from penstock.spark.kv.source import KvSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -4,6 +4,6 @@ Loaded by Spark alone, in the driver's Python; holds nothing but the format's cl
 that Spark asks for.
 """
 
-from penstock.spark.meta import MetaSource as DefaultSource
+from penstock.spark.meta.source import MetaSource as DefaultSource
 
 __all__ = ["DefaultSource"]

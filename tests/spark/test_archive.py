@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import UsageError
 from penstock.spark import schema
-from penstock.spark.archive_scan import ArchivePart, scan_archive
-from penstock.spark.archive_settings import plan, read_settings
+from penstock.spark.archives.scan import ArchivePart, scan_archive
+from penstock.spark.archives.settings import plan, read_settings
 from penstock.spark.schema import MESSAGE_COLUMNS, Column
 from tests.support.archives import (
     archive_here,

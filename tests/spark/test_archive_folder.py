@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from penstock.errors import UsageError
-from penstock.spark.archive_folder import (
+from penstock.spark.archives.folder import (
     HASHED_BYTES,
     AlreadyThere,
     ArchiveFolder,

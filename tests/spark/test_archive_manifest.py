@@ -10,8 +10,8 @@ import pytest
 
 from penstock.errors import CorruptStore, UnsupportedVersion, UsageError
 from penstock.format.hashing import xxh64
-from penstock.spark.archive_folder import AlreadyThere, ArchiveFolder
-from penstock.spark.archive_manifest import (
+from penstock.spark.archives.folder import AlreadyThere, ArchiveFolder
+from penstock.spark.archives.manifest import (
     WHOLE_EVERY,
     FileEntry,
     Manifest,

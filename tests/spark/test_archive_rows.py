@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import CorruptStore
-from penstock.spark import archive_rows, schema
-from penstock.spark.archive_folder import ArchiveFolder
-from penstock.spark.archive_manifest import FileEntry
-from penstock.spark.archive_rows import (
+from penstock.spark import schema
+from penstock.spark.archives import rows as archive_rows
+from penstock.spark.archives.folder import ArchiveFolder
+from penstock.spark.archives.manifest import FileEntry
+from penstock.spark.archives.rows import (
     GROUP_BYTES,
     GROUP_ROWS,
     SOURCE_COLUMNS,

@@ -10,14 +10,16 @@ import pytest
 
 from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
-from penstock.spark import archive_union, schema, stream_settings
-from penstock.spark.archive_scan import ArchivePart, scan_archive
-from penstock.spark.archive_settings import plan, read_settings
-from penstock.spark.archive_union import LivePart, read_live
+from penstock.spark import schema
+from penstock.spark.archives import union as archive_union
+from penstock.spark.archives.scan import ArchivePart, scan_archive
+from penstock.spark.archives.settings import plan, read_settings
+from penstock.spark.archives.union import LivePart, read_live
 from penstock.spark.positions import DataLoss
 from penstock.spark.schema import Column
-from penstock.spark.stream_facts import StreamFacts
-from penstock.spark.stream_read import StreamRange, read_range
+from penstock.spark.streams import settings as stream_settings
+from penstock.spark.streams.facts import StreamFacts
+from penstock.spark.streams.read import StreamRange, read_range
 from tests.support.archives import archive_here, connect, publish, server_input
 
 COLUMNS = [schema.DATA, schema.SEQUENCE]

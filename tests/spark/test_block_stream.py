@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import FormatError
 from penstock.format.reader import StreamReader
-from penstock.spark.block_positions import end_of_rows
+from penstock.spark.blocks.positions import end_of_rows
 from penstock.spark.positions import (
     DataLoss,
     Here,

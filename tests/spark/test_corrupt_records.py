@@ -15,7 +15,7 @@ from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import CorruptStore, UsageError
 from penstock.format.envelope import Compression
-from penstock.spark.blocks import BlockReader, BlockSource
+from penstock.spark.blocks.source import BlockReader, BlockSource
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from penstock.testing.servers import REFERENCE, server_process

@@ -17,8 +17,8 @@ from penstock.client.jetstream import JetStream
 from penstock.errors import AuthorizationError, UsageError
 from penstock.spark.positions import DataLoss
 from penstock.spark.schema import DATA, SEQUENCE, SUBJECT
-from penstock.spark.stream_read import StreamRange, read_range
-from penstock.spark.stream_settings import bounds_of, find_streams, ranges_of, read_settings
+from penstock.spark.streams.read import StreamRange, read_range
+from penstock.spark.streams.settings import bounds_of, find_streams, ranges_of, read_settings
 from penstock.testing.servers import server_process
 
 COLUMNS = [SEQUENCE, SUBJECT, DATA]

@@ -19,8 +19,9 @@ from penstock.client.rows import Rows
 from penstock.errors import NoAnswer, RefusedByServer, UsageError
 from penstock.limits import SINK_BATCH_ROWS_MAX
 from penstock.spark.connecting import Connection, streams_of
-from penstock.spark.exact_sink import ExactWriter
-from penstock.spark.fences import (
+from penstock.spark.options import Names
+from penstock.spark.sinks.exact_sink import ExactWriter
+from penstock.spark.sinks.fences import (
     Committed,
     Fence,
     FenceLost,
@@ -31,9 +32,8 @@ from penstock.spark.fences import (
     read_fence,
     write_committed,
 )
-from penstock.spark.options import Names
-from penstock.spark.sink_rows import RowShape
-from penstock.spark.unwritten import InputFailed, UnwrittenRows
+from penstock.spark.sinks.rows import RowShape
+from penstock.spark.sinks.unwritten import InputFailed, UnwrittenRows
 from penstock.testing.servers import PENSTOCK, WAIT_S, server_process
 
 pytestmark = pytest.mark.slow

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
-from penstock.spark.sink_rows import RowShape
+from penstock.spark.sinks.rows import RowShape
 from penstock.testing.servers import PENSTOCK, environ, server_process
 from tests.spark.test_clusters import spark_process
 

@@ -13,7 +13,7 @@ from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.client.pulling import Pulling
 from penstock.format.columns import ColumnBuilder
-from penstock.spark.blocks import BlockSource
+from penstock.spark.blocks.source import BlockSource
 from penstock.testing.servers import REFERENCE, ServerProcess, server_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.oracle, pytest.mark.timeout(300)]

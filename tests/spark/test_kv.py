@@ -19,9 +19,9 @@ from pyspark.sql.types import DataType, LongType, StringType, StructType
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import RefusedByServer, UsageError
-from penstock.spark.kv import KvReader, KvSource
-from penstock.spark.kv_rows import Newest, keys_of, operations_of
-from penstock.spark.kv_write import read_sink
+from penstock.spark.kv.rows import Newest, keys_of, operations_of
+from penstock.spark.kv.source import KvReader, KvSource
+from penstock.spark.kv.write import read_sink
 from penstock.spark.positions import DataLoss
 from penstock.testing.servers import BOTH, server_process
 

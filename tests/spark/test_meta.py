@@ -12,7 +12,7 @@ from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
 from penstock.format.envelope import StoreKey
-from penstock.spark.meta import PARTS_MAX, MetaReader, MetaSource
+from penstock.spark.meta.source import PARTS_MAX, MetaReader, MetaSource
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from penstock.testing.servers import BOTH, PENSTOCK, server_process

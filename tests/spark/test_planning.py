@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.sparse_store import make_sparse_store
 from penstock.errors import UsageError
-from penstock.spark.block_scan import Stretch, scan
-from penstock.spark.block_settings import placed, plan, read_settings
+from penstock.spark.blocks.scan import Stretch, scan
+from penstock.spark.blocks.settings import placed, plan, read_settings
 from penstock.spark.positions import DataLoss
 from penstock.spark.reading_options import OnCorruptRecord
 from penstock.spark.schema import SEQUENCE

@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.limits import PUSHED_SUBJECTS_MAX
-from penstock.spark.block_settings import narrowed, plan, read_settings
+from penstock.spark.blocks.settings import narrowed, plan, read_settings
 from penstock.spark.pushdown import Narrowed, both, narrow
 from penstock.spark.schema import MESSAGE_COLUMNS, OFFICIAL_COLUMNS
 from penstock.store.filestore import FileStore

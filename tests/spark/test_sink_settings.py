@@ -11,7 +11,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
-from penstock.spark.sink_settings import Sink, read_sink
+from penstock.spark.sinks.settings import Sink, read_sink
 
 pytestmark = pytest.mark.slow
 

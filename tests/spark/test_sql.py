@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import PenstockError, QueryFailed, UsageError
-from penstock.spark.catalog import PUSHDOWN_CONF, SCHEMA, Catalog, Table
-from penstock.spark.sql_failures import FAILURES, as_ours
-from penstock.spark.sql_results import Result
-from penstock.spark.sql_tables import table_of_directory, tables_of_server
+from penstock.spark.sql.catalog import PUSHDOWN_CONF, SCHEMA, Catalog, Table
+from penstock.spark.sql.failures import FAILURES, as_ours
+from penstock.spark.sql.results import Result
+from penstock.spark.sql.tables import table_of_directory, tables_of_server
 from penstock.testing.servers import PENSTOCK, server_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

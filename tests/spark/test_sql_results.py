@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.spark.sql_results import Result
+from penstock.spark.sql.results import Result
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.sql_statements import (
+from penstock.spark.sql.statements import (
     lowered,
     names,
     only_reads,

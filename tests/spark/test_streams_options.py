@@ -30,10 +30,10 @@ from penstock.spark.payloads import unpack
 from penstock.spark.positions import decode
 from penstock.spark.reading_options import Following, PayloadCompression
 from penstock.spark.schema import DATA, HEADER_MAP, SEQUENCE, SUBJECT, TIME_NS
-from penstock.spark.stream_direct import read_gotten
-from penstock.spark.stream_follow import StreamFollower
-from penstock.spark.stream_read import StreamRange, read_range
-from penstock.spark.stream_settings import bounds_of, find_streams, ranges_of, read_settings
+from penstock.spark.streams.direct import read_gotten
+from penstock.spark.streams.follow import StreamFollower
+from penstock.spark.streams.read import StreamRange, read_range
+from penstock.spark.streams.settings import bounds_of, find_streams, ranges_of, read_settings
 from penstock.testing.clock import FakeClock
 
 COLUMNS = [SEQUENCE, SUBJECT, TIME_NS, HEADER_MAP, DATA]

@@ -7,7 +7,7 @@ from pathlib import Path
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import RecordNotFound
-from penstock.spark.archive_manifest import Manifest
+from penstock.spark.archives.manifest import Manifest
 from penstock.spark.jobs.archive import conclude, plan_archive, write_part
 from penstock.spark.jobs.inputs import Input
 from penstock.store.filestore import FileStore

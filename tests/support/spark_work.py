@@ -21,13 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 import penstock
 from penstock.spark import schema
-from penstock.spark.catalog import SESSION_CONF, Catalog
 from penstock.spark.jobs.archive import archive
 from penstock.spark.jobs.inputs import Input, InputPart, read_part
 from penstock.spark.jobs.work import run_parts
 from penstock.spark.session import open_session
-from penstock.spark.sql_results import Result
-from penstock.spark.sql_tables import tables_of_server
+from penstock.spark.sql.catalog import SESSION_CONF, Catalog
+from penstock.spark.sql.results import Result
+from penstock.spark.sql.tables import tables_of_server
 
 PARTS = 4
 SEVERAL = (

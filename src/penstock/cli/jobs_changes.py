@@ -327,7 +327,7 @@ def _replaying(
 ) -> Replaying:
     from penstock.spark.jobs.replay import Replaying
     from penstock.spark.jobs.republish import parse_map
-    from penstock.spark.sink_settings import Delivery
+    from penstock.spark.sinks.settings import Delivery
 
     return Replaying(
         target,

@@ -34,8 +34,8 @@ from penstock.errors import PenstockError, QueryFailed, UsageError
 from penstock.limits import SQL_ROWS_SHOWN_MAX
 
 if TYPE_CHECKING:
-    from penstock.spark.catalog import Catalog, Table
-    from penstock.spark.sql_results import Result
+    from penstock.spark.sql.catalog import Catalog, Table
+    from penstock.spark.sql.results import Result
 
 PASSWORD_VARIABLE = "PENSTOCK_SQL_PASSWORD"
 TOKEN_VARIABLE = "PENSTOCK_SQL_TOKEN"
@@ -183,7 +183,7 @@ def _with_secrets(link: Link, *, is_remote: bool) -> _Given:
 
 
 def _conf(given: _Given, folder: str, *, is_local: bool) -> dict[str, str]:
-    from penstock.spark.catalog import SESSION_CONF
+    from penstock.spark.sql.catalog import SESSION_CONF
 
     ours = {**SESSION_CONF, "spark.sql.warehouse.dir": f"{folder}/warehouse"}
     if not is_local:
@@ -195,7 +195,7 @@ def _conf(given: _Given, folder: str, *, is_local: bool) -> dict[str, str]:
 @contextlib.contextmanager
 def _opened(session: Session, tables: list[Table], log: Path, *, infer: bool) -> Iterator[Catalog]:
     """Open a session whose machine is quiet; what it said is told where it does not start."""
-    from penstock.spark.catalog import Catalog
+    from penstock.spark.sql.catalog import Catalog
 
     opening = spark_session(session, "penstock sql")
     try:
@@ -238,7 +238,7 @@ def _last_lines(log: Path) -> str:
 
 
 def _tables(link: Link, given: _Given, path: str, key_file: Path | None) -> list[Table]:
-    from penstock.spark import sql_tables
+    from penstock.spark.sql import tables as sql_tables
 
     if path:
         return tables_below(path, {"keyFile": str(key_file)} if key_file else {})
@@ -249,9 +249,9 @@ def _tables(link: Link, given: _Given, path: str, key_file: Path | None) -> list
 
 def tables_below(root: str, options: dict[str, str]) -> list[Table]:
     """Give the tables of the streams and archives in a tree; raises UsageError where none is."""
-    from penstock.spark.archive_manifest import MANIFESTS
+    from penstock.spark.archives.manifest import MANIFESTS
     from penstock.spark.folders import MESSAGES_NAME, stream_name
-    from penstock.spark.sql_tables import table_of_archive, table_of_directory
+    from penstock.spark.sql.tables import table_of_archive, table_of_directory
 
     if "://" in root:
         return [table_of_directory(stream_name(root), root, options)]
@@ -299,8 +299,8 @@ def _run(catalog: Catalog, statement: str | None, wanted: Wanted) -> None:
 
 def answer(catalog: Catalog, statement: str, wanted: Wanted) -> None:
     """Run a statement and write its result; raises UsageError and QueryFailed."""
-    from penstock.spark.sql_failures import FAILURES, as_ours
-    from penstock.spark.sql_results import Result
+    from penstock.spark.sql.failures import FAILURES, as_ours
+    from penstock.spark.sql.results import Result
 
     is_shown = wanted.format is Format.TABLE
     rows_max = wanted.rows_max
@@ -320,7 +320,7 @@ def answer(catalog: Catalog, statement: str, wanted: Wanted) -> None:
 
 
 def _show(result: Result, rows_max: int) -> None:
-    from penstock.spark.sql_results import plain
+    from penstock.spark.sql.results import plain
 
     def shown(value: Any) -> str:
         if isinstance(value, bytes):

@@ -41,7 +41,7 @@ _WORDS = (
 
 def run_script(script: str, show: Show) -> None:
     """Run the statements of a text; the last one needs no semicolon."""
-    from penstock.spark.sql_statements import split, tokens
+    from penstock.spark.sql.statements import split, tokens
 
     statements, rest = split(script)
     for each in [*statements, *([rest.strip()] if any(tokens(rest)) else [])]:
@@ -64,7 +64,7 @@ def run_shell(tables: Sequence[str], show: Show) -> None:
 
 def _commands() -> Iterator[str]:
     """Yield statements and commands as they are typed."""
-    from penstock.spark.sql_statements import split
+    from penstock.spark.sql.statements import split
 
     typed = ""
     while True:
@@ -111,7 +111,7 @@ def _line_editing(tables: Sequence[str]) -> Iterator[None]:
     except ImportError:
         yield
         return
-    from penstock.spark.catalog import quoted_if_needed
+    from penstock.spark.sql.catalog import quoted_if_needed
 
     offered = [*map(quoted_if_needed, tables), *_WORDS]
 

@@ -4,7 +4,7 @@
 written in order. Executors load `format` and `client`, never the server.
 """
 
-from penstock.spark.ordering import write_ordered
 from penstock.spark.registration import register
+from penstock.spark.sinks.ordering import write_ordered
 
 __all__ = ["register", "write_ordered"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from penstock.spark.archive import ArchiveSource
-from penstock.spark.blocks import BlockSource
-from penstock.spark.kv import KvSource
-from penstock.spark.meta import MetaSource
-from penstock.spark.streams import StreamSource
+from penstock.spark.archives.source import ArchiveSource
+from penstock.spark.blocks.source import BlockSource
+from penstock.spark.kv.source import KvSource
+from penstock.spark.meta.source import MetaSource
+from penstock.spark.streams.source import StreamSource
 
 FORMATS = (ArchiveSource, BlockSource, KvSource, MetaSource, StreamSource)
 

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.errors import UsageError
-from penstock.spark.archive_folder import AlreadyThere, ArchiveFolder
-from penstock.spark.archive_manifest import Manifest, find_manifest, load_manifest
-from penstock.spark.archive_rows import read_exact
+from penstock.spark.archives.folder import AlreadyThere, ArchiveFolder
+from penstock.spark.archives.manifest import Manifest, find_manifest, load_manifest
+from penstock.spark.archives.rows import read_exact
 from penstock.spark.jobs import archive as job
 from penstock.spark.jobs.archive import (
     ArchiveTask,

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.archive_folder import ArchiveFolder
-from penstock.spark.archive_manifest import find_manifest
-from penstock.spark.archive_rows import check_file, read_exact
+from penstock.spark.archives.folder import ArchiveFolder
+from penstock.spark.archives.manifest import find_manifest
+from penstock.spark.archives.rows import check_file, read_exact
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from penstock.testing.servers import environ

@@ -12,7 +12,7 @@ from penstock.errors import CorruptStore, UsageError
 from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.format.layout import block_name
 from penstock.format.reader import StreamReader
-from penstock.spark.block_scan import Place
+from penstock.spark.blocks.scan import Place
 from penstock.spark.jobs.compact import CompactPart, Copying, compact, compact_part
 from penstock.spark.jobs.verify import verify
 from penstock.store.filestore import FileStore

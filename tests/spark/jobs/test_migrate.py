@@ -16,7 +16,7 @@ from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
 from penstock.format.reader import StreamReader
-from penstock.spark.block_settings import read_settings
+from penstock.spark.blocks.settings import read_settings
 from penstock.spark.jobs.inputs import Input
 from penstock.spark.jobs.migrate import find_parts, migrate, migrate_part
 from penstock.spark.jobs.stats import StatsPart, Wish, count_part

@@ -28,7 +28,7 @@ from penstock.spark.jobs.republish import (
     republish_part,
 )
 from penstock.spark.jobs.work import run_parts
-from penstock.spark.sink_settings import Delivery
+from penstock.spark.sinks.settings import Delivery
 from penstock.testing.servers import environ
 
 COUNT = 300

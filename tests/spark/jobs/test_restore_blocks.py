@@ -9,9 +9,9 @@ import pytest
 
 from penstock.errors import CorruptStore, UsageError
 from penstock.format.reader import StreamReader
-from penstock.spark.archive_folder import ArchiveFolder
-from penstock.spark.archive_manifest import hex_of
-from penstock.spark.archive_rows import SOURCE_COLUMNS, hash_of_rows
+from penstock.spark.archives.folder import ArchiveFolder
+from penstock.spark.archives.manifest import hex_of
+from penstock.spark.archives.rows import SOURCE_COLUMNS, hash_of_rows
 from penstock.spark.jobs.archive import conclude, plan_archive, write_part
 from penstock.spark.jobs.inputs import Input, read_part
 from penstock.spark.jobs.restore_blocks import restore_blocks

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.errors import UsageError
-from penstock.spark.archive_manifest import Manifest
+from penstock.spark.archives.manifest import Manifest
 from penstock.spark.jobs.archive import TableFormat, bring_tables
 from penstock.spark.jobs.tables_delta import commit_delta
 from penstock.spark.jobs.tables_iceberg import commit_iceberg, open_table

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.client.jetstream import JetStream
-from penstock.spark.archive_folder import ArchiveFolder
-from penstock.spark.archive_manifest import find_manifest, load_manifest
-from penstock.spark.archive_rows import read_exact
+from penstock.spark.archives.folder import ArchiveFolder
+from penstock.spark.archives.manifest import find_manifest, load_manifest
+from penstock.spark.archives.rows import read_exact
 from penstock.spark.jobs.tail import Tail
 from penstock.spark.positions import DataLoss
 from penstock.testing.servers import PENSTOCK, server_process

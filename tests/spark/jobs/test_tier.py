@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 
 from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
-from penstock.spark.archive_folder import ArchiveFolder
-from penstock.spark.archive_manifest import load_manifest
-from penstock.spark.archive_rows import read_exact
+from penstock.spark.archives.folder import ArchiveFolder
+from penstock.spark.archives.manifest import load_manifest
+from penstock.spark.archives.rows import read_exact
 from penstock.spark.jobs.inputs import Input
 from penstock.spark.jobs.tier import Keep, find_cut, tier
-from penstock.spark.stream_direct import unix_ns
-from penstock.spark.stream_facts import stream_facts
+from penstock.spark.streams.direct import unix_ns
+from penstock.spark.streams.facts import stream_facts
 from tests.support.archives import archive_here, connect, directory, messages, publish, server_input
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -13,8 +13,8 @@ from penstock.errors import UsageError, WrongKey
 from penstock.format.envelope import Cipher, StoreKey
 from penstock.format.layout import block_name, index_name
 from penstock.format.reader import StreamReader
-from penstock.spark.block_scan import Place
-from penstock.spark.block_settings import read_settings
+from penstock.spark.blocks.scan import Place
+from penstock.spark.blocks.settings import read_settings
 from penstock.spark.jobs import verify as job
 from penstock.spark.jobs.verify import (
     Verified,

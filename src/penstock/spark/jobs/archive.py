@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from penstock.errors import UsageError
-from penstock.spark.archive_folder import TEMPORARY_SUFFIX, ArchiveFolder
-from penstock.spark.archive_manifest import FileEntry, Manifest, commit, find_manifest
-from penstock.spark.archive_rows import (
+from penstock.spark.archives.folder import TEMPORARY_SUFFIX, ArchiveFolder
+from penstock.spark.archives.manifest import FileEntry, Manifest, commit, find_manifest
+from penstock.spark.archives.rows import (
     DATA,
     SOURCE_COLUMNS,
     FileTask,
@@ -31,8 +31,8 @@ from penstock.spark.archive_rows import (
     group_rows_for,
     write_file,
 )
-from penstock.spark.archive_scan import ArchivePart
-from penstock.spark.block_scan import Stretch
+from penstock.spark.archives.scan import ArchivePart
+from penstock.spark.blocks.scan import Stretch
 from penstock.spark.jobs.archive_origin import Origin, between, find_origin
 from penstock.spark.jobs.inputs import Input, InputPart, read_part
 from penstock.spark.jobs.report import Report

@@ -12,9 +12,9 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from penstock.errors import CorruptStore
-from penstock.spark.archive_folder import ArchiveFolder
-from penstock.spark.archive_manifest import FileEntry, load_manifest
-from penstock.spark.archive_rows import check_file
+from penstock.spark.archives.folder import ArchiveFolder
+from penstock.spark.archives.manifest import FileEntry, load_manifest
+from penstock.spark.archives.rows import check_file
 from penstock.spark.jobs.report import Finding, Report
 from penstock.spark.jobs.work import Tell, run_parts
 

@@ -17,10 +17,11 @@ from penstock.errors import UsageError
 from penstock.format.block import decode_block_header
 from penstock.format.reader import StreamReader
 from penstock.limits import STREAM_DOCUMENT_BYTES_MAX
-from penstock.spark import block_settings, stream_settings
-from penstock.spark.archive_folder import ArchiveFolder
+from penstock.spark.archives.folder import ArchiveFolder
+from penstock.spark.blocks import settings as block_settings
 from penstock.spark.connecting import streams_of
 from penstock.spark.jobs.inputs import BlockFormat, Input, StreamFormat
+from penstock.spark.streams import settings as stream_settings
 
 STREAM_DOCUMENT = "stream.json"
 

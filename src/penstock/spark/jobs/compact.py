@@ -27,8 +27,8 @@ from penstock.format.files import LocalFolder
 from penstock.format.layout import block_number, index_number
 from penstock.format.reader import Selection, StreamReader
 from penstock.format.summary import find_sealing, summarize
-from penstock.spark.block_scan import Place
-from penstock.spark.block_settings import read_settings
+from penstock.spark.blocks.scan import Place
+from penstock.spark.blocks.settings import read_settings
 from penstock.spark.folders import open_folder
 from penstock.spark.jobs.report import Finding, Report
 from penstock.spark.jobs.work import Tell, run_parts

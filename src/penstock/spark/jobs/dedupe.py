@@ -30,7 +30,7 @@ from penstock.spark.jobs.replay import Replaying, bounds_of, replay
 from penstock.spark.jobs.report import Finding, Report
 from penstock.spark.jobs.work import Tell, part_rows, running
 from penstock.spark.rows import hash_each
-from penstock.spark.sink_rows import column_bytes
+from penstock.spark.sinks.rows import column_bytes
 
 JOB = "dedupe"
 MESSAGE_ID = "msg-id"

@@ -24,7 +24,7 @@ from pyspark.sql import functions as f
 
 from penstock.format.sequence_set import SequenceSet
 from penstock.limits import JOB_FINDINGS_MAX
-from penstock.spark.archive_rows import SOURCE_COLUMNS, row_columns
+from penstock.spark.archives.rows import SOURCE_COLUMNS, row_columns
 from penstock.spark.arrow import text_of
 from penstock.spark.jobs.inputs import Input, InputPart, read_part
 from penstock.spark.jobs.report import Finding, Report

@@ -13,12 +13,15 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from penstock.errors import UsageError
-from penstock.spark import archive_manifest, archive_settings, block_settings, stream_settings
-from penstock.spark.archive_scan import ArchivePart, scan_archive
-from penstock.spark.block_scan import Stretch, scan
+from penstock.spark.archives import manifest as archive_manifest
+from penstock.spark.archives import settings as archive_settings
+from penstock.spark.archives.scan import ArchivePart, scan_archive
+from penstock.spark.blocks import settings as block_settings
+from penstock.spark.blocks.scan import Stretch, scan
 from penstock.spark.reading_options import OnCorruptRecord
 from penstock.spark.schema import Column
-from penstock.spark.stream_read import StreamRange, read_range
+from penstock.spark.streams import settings as stream_settings
+from penstock.spark.streams.read import StreamRange, read_range
 
 BlockFormat = block_settings.FORMAT
 StreamFormat = stream_settings.FORMAT

@@ -32,7 +32,7 @@ from penstock.spark.jobs.archive_origin import between, find_origin
 from penstock.spark.jobs.inputs import Input, InputPart, StreamFormat, read_part
 from penstock.spark.jobs.report import Report
 from penstock.spark.jobs.work import Tell, part_rows, run_parts, running
-from penstock.spark.kv_rows import is_put, keys_of
+from penstock.spark.kv.rows import is_put, keys_of
 
 JOB = "kv"
 DOCUMENT = "_penstock.json"

@@ -27,7 +27,7 @@ from penstock.format.consumer_state import encode_consumer_state
 from penstock.format.files import LocalFolder
 from penstock.format.golang.directory import GoStreamReader, is_go_stream_directory
 from penstock.format.layout import CONSUMERS_NAME, LEGACY_NAME, is_stream_directory
-from penstock.spark.block_scan import Place
+from penstock.spark.blocks.scan import Place
 from penstock.spark.folders import MESSAGES_NAME
 from penstock.spark.jobs.archive_origin import STREAM_DOCUMENT
 from penstock.spark.jobs.report import Finding, Report

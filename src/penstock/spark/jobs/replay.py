@@ -24,7 +24,6 @@ from penstock.errors import FormatError, UsageError
 from penstock.format.hashing import xxh64
 from penstock.format.sequence_set import SequenceSet
 from penstock.spark.connecting import streams_of
-from penstock.spark.fences import Committed, FencePlace, read_committed, write_committed
 from penstock.spark.jobs.archive_origin import between, find_origin
 from penstock.spark.jobs.inputs import SELECTING, Input
 from penstock.spark.jobs.report import Report
@@ -35,7 +34,8 @@ from penstock.spark.jobs.republish import (
     republish_part,
 )
 from penstock.spark.jobs.work import Tell, run_parts
-from penstock.spark.sink_settings import Delivery, Sink, read_sink
+from penstock.spark.sinks.fences import Committed, FencePlace, read_committed, write_committed
+from penstock.spark.sinks.settings import Delivery, Sink, read_sink
 
 JOB = "replay"
 PLAN = "plan"

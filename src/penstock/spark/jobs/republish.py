@@ -23,12 +23,12 @@ from penstock.clock import SystemClock
 from penstock.errors import UsageError
 from penstock.format.sequence_set import SequenceSet
 from penstock.spark import schema
-from penstock.spark.archive_rows import binary_buffers, column_numbers
+from penstock.spark.archives.rows import binary_buffers, column_numbers
 from penstock.spark.jobs.inputs import InputPart, read_part
 from penstock.spark.rows import hash_each
-from penstock.spark.sink import write_rows
-from penstock.spark.sink_rows import RowShape, column_bytes
-from penstock.spark.sink_settings import Delivery, Sink
+from penstock.spark.sinks.rows import RowShape, column_bytes
+from penstock.spark.sinks.settings import Delivery, Sink
+from penstock.spark.sinks.sink import write_rows
 
 COLUMNS = (
     schema.SUBJECT,

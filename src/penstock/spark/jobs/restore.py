@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from penstock.errors import UsageError
-from penstock.spark.archive_folder import ArchiveFolder
-from penstock.spark.archive_manifest import Manifest, load_manifest
-from penstock.spark.archive_rows import read_exact
+from penstock.spark.archives.folder import ArchiveFolder
+from penstock.spark.archives.manifest import Manifest, load_manifest
+from penstock.spark.archives.rows import read_exact
 from penstock.spark.jobs.report import Report
 from penstock.spark.jobs.work import Tell
 

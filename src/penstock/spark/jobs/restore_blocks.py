@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from penstock.clock import SystemClock
 from penstock.errors import InternalError
-from penstock.spark.archive_folder import ArchiveFolder
-from penstock.spark.archive_manifest import Manifest
-from penstock.spark.archive_rows import row_columns
+from penstock.spark.archives.folder import ArchiveFolder
+from penstock.spark.archives.manifest import Manifest
+from penstock.spark.archives.rows import row_columns
 from penstock.spark.folders import MESSAGES_NAME
 from penstock.spark.jobs.archive_origin import STREAM_DOCUMENT
 from penstock.spark.jobs.report import Report

@@ -24,16 +24,16 @@ from penstock import error_codes
 from penstock.client.jetstream import JetStream
 from penstock.client.rows import Rows
 from penstock.errors import ApiError, UsageError
-from penstock.spark.archive_folder import ArchiveFolder
-from penstock.spark.archive_manifest import FileEntry
-from penstock.spark.archive_rows import binary_buffers, check_file, read_exact
+from penstock.spark.archives.folder import ArchiveFolder
+from penstock.spark.archives.manifest import FileEntry
+from penstock.spark.archives.rows import binary_buffers, check_file, read_exact
 from penstock.spark.connecting import ALIASES, Connection, streams_of
 from penstock.spark.jobs.report import Report
 from penstock.spark.jobs.republish import origin_headers
 from penstock.spark.jobs.restore import begin_restore, named_config
 from penstock.spark.jobs.work import Tell, run_parts
 from penstock.spark.options import Options
-from penstock.spark.stream_facts import stream_facts
+from penstock.spark.streams.facts import stream_facts
 
 IN_FLIGHT = 4096
 """Messages that wait for their acknowledgement at a time."""

@@ -23,9 +23,9 @@ from penstock.errors import UsageError
 from penstock.format.golang.archive import END, MAGIC, STATE_NAME, ArchiveEntry
 from penstock.format.golang.s2 import encode_s2_stream
 from penstock.limits import SNAPSHOT_PIECE_BYTES
-from penstock.spark.archive_folder import ArchiveFolder, HashingFile
-from penstock.spark.archive_manifest import Manifest
-from penstock.spark.archive_rows import opened, row_columns
+from penstock.spark.archives.folder import ArchiveFolder, HashingFile
+from penstock.spark.archives.manifest import Manifest
+from penstock.spark.archives.rows import opened, row_columns
 from penstock.spark.jobs.report import Report
 from penstock.spark.jobs.restore import begin_restore, named_config, rows_of
 from penstock.spark.jobs.work import Tell

@@ -27,9 +27,9 @@ from penstock.format.block_folder import BlockFolder
 from penstock.format.sequence_set import SequenceSet
 from penstock.limits import HEADER_NAMES_MAX, TALLY_CELLS_MAX
 from penstock.spark import schema
-from penstock.spark.archive_rows import binary_buffers, column_numbers
+from penstock.spark.archives.rows import binary_buffers, column_numbers
 from penstock.spark.arrow import text_of
-from penstock.spark.block_scan import Stretch
+from penstock.spark.blocks.scan import Stretch
 from penstock.spark.folders import open_folder
 from penstock.spark.jobs.inputs import Input, InputPart, read_part
 from penstock.spark.jobs.report import Report

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 
 from penstock.errors import UsageError
-from penstock.spark.archive_folder import ArchiveFolder
-from penstock.spark.archive_manifest import FileEntry, Manifest
-from penstock.spark.archive_rows import FILE_SCHEMA
+from penstock.spark.archives.folder import ArchiveFolder
+from penstock.spark.archives.manifest import FileEntry, Manifest
+from penstock.spark.archives.rows import FILE_SCHEMA
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction

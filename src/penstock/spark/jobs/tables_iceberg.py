@@ -13,9 +13,9 @@ import re
 from pyarrow import fs
 
 from penstock.errors import UsageError
-from penstock.spark.archive_folder import ArchiveFolder
-from penstock.spark.archive_manifest import Manifest
-from penstock.spark.archive_rows import FILE_SCHEMA
+from penstock.spark.archives.folder import ArchiveFolder
+from penstock.spark.archives.manifest import Manifest
+from penstock.spark.archives.rows import FILE_SCHEMA
 
 try:
     from pyiceberg.catalog import Catalog, load_catalog

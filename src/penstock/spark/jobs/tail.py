@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import PenstockError
-from penstock.spark.archive_folder import AlreadyThere, ArchiveFolder
-from penstock.spark.archive_manifest import find_manifest
+from penstock.spark.archives.folder import AlreadyThere, ArchiveFolder
+from penstock.spark.archives.manifest import find_manifest
 from penstock.spark.jobs.archive import TableFormat, archive
 from penstock.spark.jobs.inputs import BlockFormat, Input
 from penstock.spark.jobs.report import Report

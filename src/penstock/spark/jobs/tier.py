@@ -15,9 +15,8 @@ from pyspark.sql import SparkSession
 
 from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
-from penstock.spark import stream_settings
-from penstock.spark.archive_folder import ArchiveFolder
-from penstock.spark.archive_manifest import FileEntry, find_manifest
+from penstock.spark.archives.folder import ArchiveFolder
+from penstock.spark.archives.manifest import FileEntry, find_manifest
 from penstock.spark.connecting import streams_of
 from penstock.spark.jobs.archive import TableFormat, archive
 from penstock.spark.jobs.archive_check import check_files
@@ -25,8 +24,9 @@ from penstock.spark.jobs.inputs import Input, StreamFormat
 from penstock.spark.jobs.report import Finding, Report
 from penstock.spark.jobs.work import Tell
 from penstock.spark.positions import DataLoss
-from penstock.spark.stream_counts import end_of_rows, position_at
-from penstock.spark.stream_facts import StreamFacts
+from penstock.spark.streams import settings as stream_settings
+from penstock.spark.streams.counts import end_of_rows, position_at
+from penstock.spark.streams.facts import StreamFacts
 
 
 class Keep(msgspec.Struct, frozen=True):

@@ -41,8 +41,8 @@ from penstock.format.reader import (
 from penstock.format.sequence_set import SequenceSet
 from penstock.format.state import decode_checkpoint
 from penstock.limits import JOB_FINDINGS_MAX
-from penstock.spark.block_scan import Place
-from penstock.spark.block_settings import read_settings
+from penstock.spark.blocks.scan import Place
+from penstock.spark.blocks.settings import read_settings
 from penstock.spark.folders import open_folder
 from penstock.spark.jobs.inputs import BlockFormat, Input
 from penstock.spark.jobs.report import Finding, Report

@@ -14,9 +14,9 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from penstock.errors import UsageError
-from penstock.spark.archive_folder import ArchiveFolder
-from penstock.spark.archive_manifest import FileEntry, hex_of, load_manifest
-from penstock.spark.archive_rows import SOURCE_COLUMNS, column_numbers, hash_of_rows
+from penstock.spark.archives.folder import ArchiveFolder
+from penstock.spark.archives.manifest import FileEntry, hex_of, load_manifest
+from penstock.spark.archives.rows import SOURCE_COLUMNS, column_numbers, hash_of_rows
 from penstock.spark.jobs.archive_origin import find_origin
 from penstock.spark.jobs.inputs import Input, InputPart, read_part
 from penstock.spark.jobs.report import Finding, Report

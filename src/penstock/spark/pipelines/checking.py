@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from pyspark.sql.types import StringType, StructField, StructType
 
 from penstock.errors import UsageError
-from penstock.spark import kv_write, sink_settings
 from penstock.spark.connecting import streams_of
+from penstock.spark.kv import write as kv_write
 from penstock.spark.pipelines.ends import KvOutput, Output, StreamOutput
 from penstock.spark.pipelines.pipeline import Pipeline
 from penstock.spark.pipelines.templates import Template
-from penstock.spark.stream_settings import find_streams, read_settings
+from penstock.spark.sinks import settings as sink_settings
+from penstock.spark.streams.settings import find_streams, read_settings
 
 EXACTLY_ONCE = "exactly-once"
 

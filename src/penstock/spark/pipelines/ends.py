@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from penstock.errors import UsageError
 from penstock.spark.pipelines.schema_text import read_schema
 from penstock.spark.pipelines.templates import Template, read_template
-from penstock.spark.stream_settings import read_settings
+from penstock.spark.streams.settings import read_settings
 from penstock.subjects import is_literal
 
 MESSAGE_COLUMNS = {

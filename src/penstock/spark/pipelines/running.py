@@ -35,7 +35,7 @@ from penstock.spark.pipelines.pipeline import Flow, Pipeline
 from penstock.spark.pipelines.reporting import Reporter
 from penstock.spark.pipelines.watching import LETTERS, QueryCounts, Tell, report_of
 from penstock.spark.pipelines.writing import Writing, by_batch, writing_of
-from penstock.spark.stream_settings import read_settings
+from penstock.spark.streams.settings import read_settings
 
 INITIALIZING = "Initializing sources"
 """What Spark says of a query before it first looks for messages."""

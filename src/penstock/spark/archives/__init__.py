@@ -1,0 +1,1 @@
+"""Archived streams: their files and manifests, and the format `penstock-archive`."""

@@ -1,0 +1,1 @@
+"""The format `penstock-blocks`: block directories as tables, without a server."""

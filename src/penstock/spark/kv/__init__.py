@@ -1,0 +1,1 @@
+"""The format `penstock-kv`: buckets as tables of keys and values."""

@@ -1,0 +1,1 @@
+"""The format `penstock-meta`: what there is, counted without a scan."""

@@ -1,0 +1,1 @@
+"""The format `penstock` for writing: rows become messages, up to exactly once."""

@@ -1,0 +1,1 @@
+"""The format `penstock` for reading: streams as tables, through their server."""

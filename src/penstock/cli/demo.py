@@ -63,8 +63,13 @@ def play(stage: Stage, *, kept: bool = False) -> list[str]:
     play_server(stage)
     play_jetstream(stage)
     orders = play_spark(stage)
-    _damage_a_byte(stage, orders)
-    _show_where_to_look(stage, orders, kept=kept)
+    if orders is not None:
+        _damage_a_byte(stage, orders)
+        _show_where_to_look(stage, orders, kept=kept)
+    if stage.failed:
+        stage.console.print(f"\n{len(stage.failed)} checks FAILED", style="bold red")
+    else:
+        stage.console.print("\nAll checks hold.", style="bold green")
     return stage.failed
 
 
@@ -126,7 +131,3 @@ def _show_where_to_look(stage: Stage, path: Path, *, kept: bool) -> None:
     for command in ("info {} --blocks --subjects 10", "verify {}", "cat {} --limit 5 --json"):
         stage.console.print(f"  penstock store {command.format(shown)}")
     stage.console.print("  README.md, docs/spark.md, docs/jetstream.md, docs/store.md")
-    if stage.failed:
-        stage.console.print(f"\n{len(stage.failed)} checks FAILED", style="bold red")
-    else:
-        stage.console.print("\nAll checks hold.", style="bold green")

@@ -10,6 +10,7 @@ late, and rightly left out of a window that is over.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shlex
@@ -21,11 +22,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset
 from rich.table import Table
 
 from penstock.bench.servers import OURS, BenchServer
-from penstock.cli import demo_pipeline
 from penstock.cli.demo_events import event
 from penstock.cli.output import count, size
 from penstock.cli.stage import Stage
@@ -38,8 +37,15 @@ NO_ORDERS = (b"", b"not an order", b'{"order":"none"}', b"[]")
 WAIT_S = 60.0
 
 
-def play_spark(stage: Stage) -> Path:
-    """Play the main job; give the directory of the stream, which is no longer served."""
+def play_spark(stage: Stage) -> Path | None:
+    """Play the main job; give the directory of the stream, which is no longer served.
+
+    None where there is no Spark, or no client to publish with.
+    """
+    if any(importlib.util.find_spec(each) is None for each in ("nats", "pyspark", "pyarrow")):
+        stage.heading("The main job: Spark over what the stream holds")
+        stage.say("left out: it wants Spark and nats-py; pip install 'penstock[spark]' nats-py")
+        return None
     store = stage.folder / "spark"
     with BenchServer("penstock", [*OURS, "-js", "-sd", str(store)]) as server:
         _publish(stage, server.url)
@@ -84,7 +90,7 @@ def _publish(stage: Stage, url: str) -> None:
 def _aggregate(stage: Stage, url: str) -> None:
     stage.heading("A pipeline: Spark aggregates the stream into a table and a bucket, exactly once")
     file = stage.folder / "pipeline.py"
-    shutil.copy(demo_pipeline.__file__, file)
+    shutil.copy(Path(__file__).with_name("demo_pipeline.py"), file)
     command = ["run", file.name, "--once", "--server", url, "--json"]
     killed = _killed_after_a_batch(stage, command)
     stage.check(killed, "killed with SIGKILL after its first batch")
@@ -150,6 +156,8 @@ def _bucket(url: str) -> dict[str, tuple[int, int]]:
 
 
 def _check_table(stage: Stage) -> None:
+    import pyarrow.dataset
+
     rows = pyarrow.dataset.dataset(
         stage.folder / "minutes", format="parquet", exclude_invalid_files=True
     ).to_table()

@@ -22,7 +22,7 @@ from penstock.errors import (
     UnsupportedVersion,
     WrongKey,
 )
-from penstock.format.block import HEADER_BYTES, VERSION
+from penstock.format.block import HEADER_BYTES
 from penstock.format.damage import Damage
 from penstock.format.envelope import Cipher, StoreKey
 from penstock.format.hashing import xxh64
@@ -437,7 +437,8 @@ def lay_out_on_disk(files: Files, folder: Path) -> None:
 def newer(data: bytes, version_at: int, checksum_span: tuple[int, int]) -> bytes:
     """Give a file whose version is one higher, with a checksum that holds."""
     changed = bytearray(data)
-    changed[version_at : version_at + 2] = struct.pack("<H", VERSION + 1)
+    (version,) = struct.unpack_from("<H", data, version_at)
+    struct.pack_into("<H", changed, version_at, version + 1)
     start, end = checksum_span
     changed[end : end + 8] = struct.pack("<Q", xxh64(bytes(changed[start:end])))
     return bytes(changed)

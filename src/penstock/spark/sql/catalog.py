@@ -69,6 +69,10 @@ class Table(msgspec.Struct, frozen=True):
     takes_filters: bool
 
 
+_numbers = itertools.count(1)
+"""Of the tables that were made: a session may have several catalogs, one after another."""
+
+
 class _Made(msgspec.Struct, frozen=True):
     """A table as it was last made."""
 
@@ -91,7 +95,6 @@ class Catalog:
         self._fields: dict[str, list[Field]] = {}
         self._made: dict[str, _Made] = {}
         self._relations: dict[str, Table] = {}
-        self._numbers = itertools.count(1)
         self._is_remote = not hasattr(spark, "_jvm")
         is_asked = spark.conf.get(PUSHDOWN_CONF, "false") == "true"
         self._hands_filters_over = is_asked and not self._is_remote
@@ -166,7 +169,7 @@ class Catalog:
         self._made[table.name.lower()] = made
 
     def _make_relation(self, made: _Made) -> str:
-        name = f"t{next(self._numbers)}"
+        name = f"t{next(_numbers)}"
         given = made.table.options | ({"pushdown": "true"} if made.takes_filters else {})
         pairs = [(texted(key), texted(value)) for key, value in given.items()]
         kinds = {each.name: each.spark.simpleString() for each in made.table.columns}

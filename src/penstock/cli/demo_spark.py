@@ -215,8 +215,7 @@ def _archive(stage: Stage, url: str) -> None:
         report.get("counts", {}).get("messages") == total,
         f"{count(total)} messages in {size(_bytes_of(archive))} of Parquet with a manifest",
     )
-    store = stage.folder / "spark" / "jetstream"
-    report = json.loads(_penstock(stage, "spark", "verify", str(store), "--json") or "{}")
+    report = json.loads(_penstock(stage, "spark", "verify", "spark/jetstream", "--json") or "{}")
     stage.check(
         report.get("findings") == [] and report.get("counts", {}).get("messages", 0) >= total,
         "every record of the store is sound, beside the running server",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -86,10 +87,12 @@ def run(
 
     check_ends(pipeline, connection_options(pipeline, ""))
     wanted = Session(master, remote, _with_defaults(conf or [], master, remote), as_json)
-    with _stopped_by_signals(), spark_session(wanted, f"penstock {pipeline.name}") as spark:
+    with (
+        spark_session(wanted, f"penstock {pipeline.name}") as spark,
+        _stopped_by_signals() as until,
+    ):
         tell = _tell_json if as_json else _tell_people
-        with contextlib.suppress(KeyboardInterrupt):
-            pipeline.run(spark, checkpoint=checkpoint, once=once, tell=tell)
+        pipeline.run(spark, checkpoint=checkpoint, once=once, tell=tell, until=until)
 
 
 def _with_defaults(conf: list[str], master: str, remote: str) -> list[str]:
@@ -131,13 +134,23 @@ def _take_link(pipeline: Pipeline, link: Link) -> None:
 
 
 @contextlib.contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """Have SIGTERM do what Ctrl-C does."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """Give what Ctrl-C and SIGTERM set.
+
+    An exception of a handler would break off a call to Spark's machine anywhere, and the session
+    with it: hence a word that is looked at in between. A session has handlers of its own, so it
+    must be open already.
+    """
+    until = threading.Event()
+    before = {
+        each: signal.signal(each, lambda _, __: until.set())
+        for each in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
-        yield
+        yield until
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _describe(pipeline: Pipeline, checkpoint: str, *, as_json: bool) -> None:

@@ -15,6 +15,7 @@ session.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -122,8 +123,9 @@ class Pipeline:
         checkpoint: str = "",
         once: bool = False,
         tell: Tell | None = None,
+        until: threading.Event | None = None,
     ) -> dict[str, FlowReport]:
-        """Run all flows in a session that knows our formats, until one fails or it is interrupted.
+        """Run all flows in a session that knows our formats, until one fails or `until` is set.
 
         With `once` they end when they have dealt with what was there at the start. `tell` is called
         with a flow's name and report whenever it has changed. Gives the last report of each flow;
@@ -132,7 +134,7 @@ class Pipeline:
         from penstock.spark.pipelines.running import Running
 
         with Running(spark, self, server=server, checkpoint=checkpoint, once=once) as running:
-            return running.watch(tell)
+            return running.watch(tell, until)
 
 
 def check_name(name: str, what: str) -> str:

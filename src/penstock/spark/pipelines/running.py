@@ -11,6 +11,7 @@ driver's thread.
 
 from __future__ import annotations
 
+import threading
 from urllib.parse import quote
 
 import msgspec
@@ -180,8 +181,10 @@ class Running:
 
     # Watching
 
-    def watch(self, tell: Tell | None = None) -> dict[str, FlowReport]:
-        """Wait for the end of all queries, and tell meanwhile how they are.
+    def watch(
+        self, tell: Tell | None = None, until: threading.Event | None = None
+    ) -> dict[str, FlowReport]:
+        """Wait for the end of all queries or for `until`, and tell meanwhile how they are.
 
         Gives the last report of each flow; raises PipelineFailed.
         """
@@ -199,7 +202,8 @@ class Running:
             self._reporter.tell(reports)
             for flow, reason in self._failed.items():
                 raise PipelineFailed(flow, reason)
-            if not any(each.query.isActive for each in self._queries):
+            is_over = until is not None and until.is_set()
+            if is_over or not any(each.query.isActive for each in self._queries):
                 return reports
 
     def _note_failures(self) -> None:

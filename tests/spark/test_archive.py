@@ -233,3 +233,19 @@ def test_a_folder_without_an_archive_and_a_file_that_is_gone_are_told(
 
     with pytest.raises(PySparkException, match="cannot be read"):
         load(spark, tmp_path).count()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("startingOffsetsByTimestamp", '{"ORDERS": 1}'),
+        ("endingOffsetsByTimestamp", '{"ORDERS": 1}'),
+        ("startingOffsetsByTimestampStrategy", "latest"),
+        ("payloadCompression", "zlib"),
+        ("nats.storage.payload-compression", "zlib"),
+        ("schemaStyle", "official"),
+    ],
+)
+def test_what_has_no_meaning_in_an_archive_is_refused(place: Path, option: str, value: str) -> None:
+    with pytest.raises(UsageError, match="is for streams and directories"):
+        read_settings({"path": str(place / "archive"), option: value})

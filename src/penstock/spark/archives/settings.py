@@ -29,6 +29,15 @@ _LIVE_ONLY = {
     for field in msgspec.structs.fields(kind)
 }
 _OURS = {"path", "union"}
+_OF_STREAMS = (
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "payloadCompression",
+    "schemaStyle",
+)
+"""What is known with streams and directories, and has no meaning here: passed over in silence it
+would give other rows than were asked for."""
 
 
 class Source(msgspec.Struct, frozen=True, rename="camel"):
@@ -65,29 +74,28 @@ def read_settings(given: Mapping[str, str]) -> Settings:
     options.finish()
     if not source.path:
         raise UsageError(f"{FORMAT}: give the archive's folder: .load(path)")
+    _refuse_of_streams(given)
     live = None
     if source.union:
         live = {name: text for name, text in given.items() if name.lower() not in _OURS}
     else:
         _refuse_live(given)
-    subjects = wanted.subjects()
     return Settings(
         source.path,
-        Wanted(
-            wanted.first_seq(),
-            max(wanted.end_seq() - 1, 0),
-            wanted.first_ns(),
-            wanted.last_ns(),
-            None if subjects is None else subjects.patterns,
-            batches.arrow_batch_rows,
-            batches.arrow_batch_bytes,
-        ),
+        Wanted.of(wanted, batches),
         wanted.starts_at_end(),
         splitting,
         content,
         following,
         live,
     )
+
+
+def _refuse_of_streams(given: Mapping[str, str]) -> None:
+    meant = {ALIASES.get(name.lower(), name).lower() for name in given}
+    for name in _OF_STREAMS:
+        if name.lower() in meant:
+            raise UsageError(f"{FORMAT}: option {name} is for streams and directories")
 
 
 def _refuse_live(given: Mapping[str, str]) -> None:

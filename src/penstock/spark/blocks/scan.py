@@ -27,7 +27,7 @@ from penstock.spark.blocks.corrupt_records import Scanned, treat_damage
 from penstock.spark.folders import folder_at, open_folder
 from penstock.spark.payloads import unpack
 from penstock.spark.positions import DataLoss
-from penstock.spark.reading_options import OnCorruptRecord, PayloadCompression
+from penstock.spark.reading_options import Batches, OnCorruptRecord, PayloadCompression, Range
 from penstock.spark.schema import TIME_NS, Column
 from penstock.subjects import SubjectFilter
 
@@ -49,6 +49,28 @@ class Wanted(msgspec.Struct, frozen=True):
     bytes_max: int
     packed: PayloadCompression = PayloadCompression.NONE
     fail_on_data_loss: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        wanted: Range,
+        batches: Batches,
+        packed: PayloadCompression = PayloadCompression.NONE,
+        fail_on_data_loss: bool = True,
+    ) -> Wanted:
+        """Give what options ask for; raises UsageError."""
+        subjects = wanted.subjects()
+        return cls(
+            wanted.first_seq(),
+            max(wanted.end_seq() - 1, 0),
+            wanted.first_ns(),
+            wanted.last_ns(),
+            None if subjects is None else subjects.patterns,
+            batches.arrow_batch_rows,
+            batches.arrow_batch_bytes,
+            packed,
+            fail_on_data_loss,
+        )
 
     def selection(self, columns: list[Column]) -> Selection:
         """Give it as readers take it."""

@@ -84,7 +84,6 @@ def read_settings(given: Mapping[str, str]) -> Settings:
         raise UsageError(f"{FORMAT}: give the stream's directory: .load(path){hint_of(given)}")
     if bool(source.quarantine_path) != (source.on_corrupt_record is OnCorruptRecord.QUARANTINE):
         raise UsageError(f"{FORMAT}: onCorruptRecord=quarantine and quarantinePath go together")
-    subjects = wanted.subjects()
     name = source.stream or stream_name(source.path)
     return Settings(
         Place(
@@ -94,17 +93,7 @@ def read_settings(given: Mapping[str, str]) -> Settings:
             _is_go(source),
             source.quarantine_path,
         ),
-        Wanted(
-            wanted.first_seq(),
-            max(wanted.end_seq() - 1, 0),
-            wanted.first_ns(),
-            wanted.last_ns(),
-            None if subjects is None else subjects.patterns,
-            batches.arrow_batch_rows,
-            batches.arrow_batch_bytes,
-            content.payload_compression,
-            following.fail_on_data_loss,
-        ),
+        Wanted.of(wanted, batches, content.payload_compression, following.fail_on_data_loss),
         splitting,
         content,
         source.on_corrupt_record,

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.testing.servers import BOTH, server_process
+from penstock.testing.servers import BOTH, environ, server_process
 from tests.cli.stores import make_store
 
 _HOLD = """
@@ -28,6 +28,21 @@ store.flush()
 print("open", flush=True)
 sys.stdin.read()
 """
+
+
+_SPARK = ("--master", "local[1]", "--conf", "spark.driver.memory=1g")
+
+
+def run_spark(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a job in a process of its own: a session must not end one of this process."""
+    return subprocess.run(
+        [sys.executable, "-m", "penstock", "spark", *map(str, arguments), *_SPARK],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+        env=environ(),
+    )
 
 
 @dataclass(frozen=True)

@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from penstock.testing.servers import environ
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, run_spark
 from tests.support.archives import archive_here, directory, make_store, stored
-
-SPARK = ("--master", "local[1]", "--conf", "spark.driver.memory=1g")
-
-
-def penstock(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process of its own: a session must not end one of this process."""
-    return subprocess.run(
-        [sys.executable, "-m", "penstock", "spark", *map(str, arguments), *SPARK],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=250,
-        env=environ(),
-    )
 
 
 @pytest.mark.slow
@@ -34,7 +17,7 @@ def test_a_stream_is_archived_and_reported(tmp_path: Path) -> None:
     make_store(tmp_path / "ORDERS", count=300)
     report = tmp_path / "report.json"
 
-    done = penstock(
+    done = run_spark(
         "archive", tmp_path / "ORDERS", tmp_path / "archive", "--json", "--report", report,
         "-o", "maxRecordsPerPartition=200", "--format", "delta",
     )  # fmt: skip

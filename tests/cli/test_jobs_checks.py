@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from penstock.format.layout import block_name
 from penstock.store.filestore import FileStore
-from penstock.testing.servers import environ
+from tests.cli.conftest import run_spark
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-SPARK = ("--master", "local[1]", "--conf", "spark.driver.memory=1g")
-
-
-def penstock(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process of its own: a session must not end one of this process."""
-    return subprocess.run(
-        [sys.executable, "-m", "penstock", "spark", *map(str, arguments), *SPARK],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=250,
-        env=environ(),
-    )
 
 
 def make_store(path: Path) -> None:
@@ -45,7 +29,7 @@ def test_damage_in_a_tree_is_told_and_ends_with_one(tmp_path: Path) -> None:
     file.write_bytes(data)
     report = tmp_path / "report.json"
 
-    done = penstock("verify", tmp_path / "streams", "--json", "--report", report)
+    done = run_spark("verify", tmp_path / "streams", "--json", "--report", report)
 
     assert done.returncode == 1, done.stderr
     told = json.loads(done.stdout)
@@ -59,7 +43,7 @@ def test_damage_in_a_tree_is_told_and_ends_with_one(tmp_path: Path) -> None:
 def test_the_largest_groups_are_a_table(tmp_path: Path) -> None:
     make_store(tmp_path / "ORDERS")
 
-    done = penstock("stats", tmp_path / "ORDERS", "--depth", 2, "--by-hour", "--rows", 1)
+    done = run_spark("stats", tmp_path / "ORDERS", "--depth", 2, "--by-hour", "--rows", 1)
 
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

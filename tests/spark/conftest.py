@@ -12,6 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock.spark
+from penstock.client.client import Client
+from penstock.client.jetstream import JetStream
 from penstock.testing.servers import BOTH, server_process
 
 
@@ -53,3 +55,13 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("streams")
     with server_process(request.param, store_dir=folder) as server:
         yield server.url
+
+
+@pytest.fixture
+def streams(url: str) -> Iterator[JetStream]:
+    """Give JetStream; every stream that a test made is removed."""
+    with Client.connect(url, timeout_s=60) as client:
+        made = JetStream(client)
+        yield made
+        for name in list(made.pages("STREAM.NAMES", "streams", {})):
+            made.call(f"STREAM.DELETE.{name}")

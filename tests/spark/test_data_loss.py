@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +21,6 @@ from penstock.spark.streams.settings import bounds_of, find_streams, ranges_of, 
 from penstock.testing.servers import server_process
 
 COLUMNS = [SEQUENCE, SUBJECT, DATA]
-
-
-@pytest.fixture
-def streams(url: str) -> Iterator[JetStream]:
-    """Give JetStream; every stream that a test made is removed."""
-    with Client.connect(url, timeout_s=60) as client:
-        made = JetStream(client)
-        yield made
-        for name in list(made.pages("STREAM.NAMES", "streams", {})):
-            made.call(f"STREAM.DELETE.{name}")
 
 
 def make(streams: JetStream, count: int = 100, **config: object) -> None:

@@ -35,16 +35,6 @@ ROUNDS = 6
 Row = dict[str, Any]
 
 
-@pytest.fixture
-def streams(url: str) -> Iterator[JetStream]:
-    """Give JetStream; every stream that a test made is removed."""
-    with Client.connect(url, timeout_s=60) as client:
-        made = JetStream(client)
-        yield made
-        for name in list(made.pages("STREAM.NAMES", "streams", {})):
-            made.call(f"STREAM.DELETE.{name}")
-
-
 def make_bucket(
     streams: JetStream, bucket: str = BUCKET, *, history: int = 10, **more: object
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,22 +9,11 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 COUNT = 1000
-
-
-@pytest.fixture
-def streams(url: str) -> Iterator[JetStream]:
-    """Give JetStream; every stream that a test made is removed."""
-    with Client.connect(url, timeout_s=60) as client:
-        made = JetStream(client)
-        yield made
-        for name in list(made.pages("STREAM.NAMES", "streams", {})):
-            made.call(f"STREAM.DELETE.{name}")
 
 
 def make(streams: JetStream, name: str = "ORDERS", count: int = COUNT, **config: object) -> None:

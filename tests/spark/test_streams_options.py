@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.client.wire import Message
 from penstock.errors import FormatError, UsageError
@@ -37,16 +35,6 @@ from penstock.spark.streams.settings import bounds_of, find_streams, ranges_of, 
 from penstock.testing.clock import FakeClock
 
 COLUMNS = [SEQUENCE, SUBJECT, TIME_NS, HEADER_MAP, DATA]
-
-
-@pytest.fixture
-def streams(url: str) -> Iterator[JetStream]:
-    """Give JetStream; every stream that a test made is removed."""
-    with Client.connect(url, timeout_s=60) as client:
-        made = JetStream(client)
-        yield made
-        for name in list(made.pages("STREAM.NAMES", "streams", {})):
-            made.call(f"STREAM.DELETE.{name}")
 
 
 def make(streams: JetStream, name: str = "S", count: int = 100, **config: object) -> None:

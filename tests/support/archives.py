@@ -7,7 +7,9 @@ from pathlib import Path
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import RecordNotFound
-from penstock.spark.archives.manifest import Manifest
+from penstock.spark.archives.folder import ArchiveFolder
+from penstock.spark.archives.manifest import Manifest, load_manifest
+from penstock.spark.archives.rows import read_exact
 from penstock.spark.jobs.archive import conclude, plan_archive, write_part
 from penstock.spark.jobs.inputs import Input
 from penstock.store.filestore import FileStore
@@ -95,3 +97,10 @@ def messages(streams: JetStream, stream: str) -> list[tuple[int, bytes, bytes, b
         (each.seq, each.subject, each.headers, each.payload, each.time)
         for each in streams.each(stream)
     ]
+
+
+def archived_sequences(target: Path) -> list[int]:
+    """Give the sequences of all messages that an archive names."""
+    folder = ArchiveFolder(str(target))
+    batches = read_exact(folder, load_manifest(folder).files)
+    return [seq for batch in batches for seq in batch.column("sequence").to_pylist()]

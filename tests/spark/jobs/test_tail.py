@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 
 from penstock.client.jetstream import JetStream
 from penstock.spark.archives.folder import ArchiveFolder
-from penstock.spark.archives.manifest import find_manifest, load_manifest
-from penstock.spark.archives.rows import read_exact
+from penstock.spark.archives.manifest import find_manifest
 from penstock.spark.jobs.tail import Tail
 from penstock.spark.positions import DataLoss
 from penstock.testing.servers import PENSTOCK, server_process
 from tests.support.archives import (
     archive_here,
+    archived_sequences,
     connect,
     directory,
     make_store,
@@ -46,12 +46,6 @@ def streams(url: str) -> Iterator[JetStream]:
     found.client.close()
 
 
-def archived(target: Path) -> list[int]:
-    folder = ArchiveFolder(str(target))
-    batches = read_exact(folder, load_manifest(folder).files)
-    return [seq for batch in batches for seq in batch.column("sequence").to_pylist()]
-
-
 def test_each_run_archives_what_came_since_the_last(
     spark: SparkSession, url: str, streams: JetStream, tmp_path: Path
 ) -> None:
@@ -64,7 +58,7 @@ def test_each_run_archives_what_came_since_the_last(
     archive_here(source, tmp_path)
     third = Tail(spark, source, str(tmp_path)).run()
 
-    assert archived(tmp_path) == list(range(1, 101))
+    assert archived_sequences(tmp_path) == list(range(1, 101))
     counts = [each.counts.get("messages", 0) for each in (first, second, third)]
     assert counts == [50, 30, 0]
 
@@ -76,13 +70,13 @@ def test_a_query_that_goes_on_archives_what_comes(
     query = tail.start(str(tmp_path / "checkpoint"), every_s=0.1)
     try:
         query.processAllAvailable()
-        assert archived(tmp_path / "archive") == list(range(1, 51))
+        assert archived_sequences(tmp_path / "archive") == list(range(1, 51))
         publish(streams, "orders", 10)
         query.processAllAvailable()
     finally:
         query.stop()
 
-    assert archived(tmp_path / "archive") == list(range(1, 61))
+    assert archived_sequences(tmp_path / "archive") == list(range(1, 61))
 
 
 def test_a_directory_is_followed_too(spark: SparkSession, tmp_path: Path) -> None:
@@ -90,7 +84,9 @@ def test_a_directory_is_followed_too(spark: SparkSession, tmp_path: Path) -> Non
 
     Tail(spark, directory(tmp_path / "ORDERS"), str(tmp_path / "archive")).run()
 
-    assert archived(tmp_path / "archive") == [row[0] for row in stored(tmp_path / "ORDERS")]
+    assert archived_sequences(tmp_path / "archive") == [
+        row[0] for row in stored(tmp_path / "ORDERS")
+    ]
 
 
 def test_what_was_lost_is_told_as_the_archive_tells_it(
@@ -102,7 +98,7 @@ def test_what_was_lost_is_told_as_the_archive_tells_it(
 
     with pytest.raises(DataLoss, match=r"51.*71"):
         Tail(spark, server_input(url, "ORDERS"), str(tmp_path)).run()
-    assert archived(tmp_path) == list(range(1, 51))
+    assert archived_sequences(tmp_path) == list(range(1, 51))
 
     Tail(spark, server_input(url, "ORDERS"), str(tmp_path), allow_holes=True).run()
     found = find_manifest(ArchiveFolder(str(tmp_path)))

@@ -10,14 +10,19 @@ from pyspark.sql import SparkSession
 
 from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
-from penstock.spark.archives.folder import ArchiveFolder
-from penstock.spark.archives.manifest import load_manifest
-from penstock.spark.archives.rows import read_exact
 from penstock.spark.jobs.inputs import Input
 from penstock.spark.jobs.tier import Keep, find_cut, tier
 from penstock.spark.streams.direct import unix_ns
 from penstock.spark.streams.facts import stream_facts
-from tests.support.archives import archive_here, connect, directory, messages, publish, server_input
+from tests.support.archives import (
+    archive_here,
+    archived_sequences,
+    connect,
+    directory,
+    messages,
+    publish,
+    server_input,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -35,12 +40,6 @@ def streams(url: str) -> Iterator[JetStream]:
     found.client.close()
 
 
-def archived(target: Path) -> list[int]:
-    folder = ArchiveFolder(str(target))
-    batches = read_exact(folder, load_manifest(folder).files)
-    return [seq for batch in batches for seq in batch.column("sequence").to_pylist()]
-
-
 def test_the_last_messages_stay_and_the_others_move(
     spark: SparkSession, url: str, streams: JetStream, tmp_path: Path
 ) -> None:
@@ -52,7 +51,7 @@ def test_the_last_messages_stay_and_the_others_move(
     assert not (tmp_path / "archive").exists()
     report = tier(spark, source, str(tmp_path / "archive"), Keep(messages=30))
 
-    assert archived(tmp_path / "archive") == before[:-30]
+    assert archived_sequences(tmp_path / "archive") == before[:-30]
     assert [row[0] for row in messages(streams, "ORDERS")] == before[-30:]
     assert (report.exit_code, report.counts["purged"]) == (0, 68)
     assert report.counts["cut"] == dry.counts["cut"] == before[-30]
@@ -70,7 +69,7 @@ def test_a_run_that_was_broken_off_before_the_purge_is_finished(
 
     assert (report.counts["files"], report.counts["purged"]) == (0, 98)
     assert messages(streams, "ORDERS") == []
-    assert archived(tmp_path) == before
+    assert archived_sequences(tmp_path) == before
 
 
 def test_the_purge_ends_before_a_file_that_is_damaged(

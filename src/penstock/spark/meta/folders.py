@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.errors import FormatError, UsageError
@@ -34,8 +34,23 @@ def rows_of_folder(table: TableName, place: Place, subjects: SubjectFilter) -> I
     """Give what a table says of one stream's directory."""
     common = {"account": account_of(place.path)}
     found = _GoFolder(place) if place.is_go else _OurFolder(place)
-    for row in found.rows(table, subjects):
+    for row in _rows(found, table, subjects):
         yield common | {"stream": found.name} | dict(row)
+
+
+def _rows(
+    found: _OurFolder | _GoFolder, table: TableName, subjects: SubjectFilter
+) -> Iterator[Row]:
+    if table is TableName.STREAMS:
+        yield found.stream()
+    elif table is TableName.BLOCKS:
+        yield from found.blocks()
+    elif table is TableName.CONSUMERS:
+        yield from found.consumers()
+    else:
+        totals = found.subjects(subjects)
+        for subject in sorted(totals):
+            yield {"subject": subject.decode(errors="replace"), "messages": totals[subject]}
 
 
 def place_of(path: str, key_file: str) -> Place:
@@ -62,19 +77,8 @@ class _OurFolder:
         self._has_key = secret is not None
         self._keys = DocumentKeys(key=None if secret is None else StoreKey(secret))
 
-    def rows(self, table: TableName, subjects: SubjectFilter) -> Iterator[Row]:
-        if table is TableName.STREAMS:
-            yield self._stream()
-        elif table is TableName.BLOCKS:
-            yield from self._blocks()
-        elif table is TableName.CONSUMERS:
-            yield from self._consumers()
-        else:
-            totals = summarize(self._place.open()).table.totals(subjects)
-            for subject in sorted(totals):
-                yield {"subject": subject.decode(errors="replace"), "messages": totals[subject]}
-
-    def _stream(self) -> Row:
+    def stream(self) -> Row:
+        """Tell of the stream."""
         reader = self._place.open()
         summary = summarize(reader)
         document = self._document(self._folder, "stream.json", "stream.json")
@@ -93,7 +97,8 @@ class _OurFolder:
             "block_count": len(reader.blocks),
         }
 
-    def _blocks(self) -> Iterator[Row]:
+    def blocks(self) -> Iterator[Row]:
+        """Tell of each block."""
         reader = self._place.open()
         live = summarize(reader).live_by_block
         for block in reader.blocks:
@@ -122,7 +127,12 @@ class _OurFolder:
                 found.append(folder)
         return found
 
-    def _consumers(self) -> Iterator[Row]:
+    def subjects(self, subjects: SubjectFilter) -> Mapping[bytes, int]:
+        """Count messages by subject, from the indexes."""
+        return summarize(self._place.open()).table.totals(subjects)
+
+    def consumers(self) -> Iterator[Row]:
+        """Tell of each consumer."""
         for folder in self._consumer_folders():
             base = folder.path.rstrip("/").rpartition("/")[2]
             document = self._document(folder, "consumer.json", f"consumer.json/{base}")
@@ -182,17 +192,8 @@ class _GoFolder:
         self._reader: GoStreamReader = place.open_go()
         self.name = self._reader.name
 
-    def rows(self, table: TableName, subjects: SubjectFilter) -> Iterator[Row]:
-        if table is TableName.STREAMS:
-            yield self._stream()
-        elif table is TableName.BLOCKS:
-            yield from self._blocks()
-        elif table is TableName.CONSUMERS:
-            yield from self._consumers()
-        else:
-            yield from self._subjects(subjects)
-
-    def _stream(self) -> Row:
+    def stream(self) -> Row:
+        """Tell of the stream."""
         config, state = self._reader.config, self._reader.state
         return config_facts(config) | {
             "created": time_ns(config.get("Created")),
@@ -209,7 +210,8 @@ class _GoFolder:
             "block_count": len(self._reader.blocks),
         }
 
-    def _blocks(self) -> Iterator[Row]:
+    def blocks(self) -> Iterator[Row]:
+        """Tell of each block."""
         for block in self._reader.blocks:
             yield {
                 "block": block.number,
@@ -222,7 +224,8 @@ class _GoFolder:
                 "encrypted": self._reader.encrypted,
             }
 
-    def _consumers(self) -> Iterator[Row]:
+    def consumers(self) -> Iterator[Row]:
+        """Tell of each consumer."""
         for each in self._reader.consumers():
             state = each.state
             yield consumer_facts(each.config) | {
@@ -234,9 +237,9 @@ class _GoFolder:
                 "redelivered": 0 if state is None else len(state.redelivered),
             }
 
-    def _subjects(self, subjects: SubjectFilter) -> Iterator[Row]:
+    def subjects(self, subjects: SubjectFilter) -> Mapping[bytes, int]:
+        """Count messages by subject; no index tells, so they are read."""
         totals: Counter[bytes] = Counter()
         for batch in self._reader.batches(subjects=subjects, headers=False, payloads=False):
             totals.update(each.subject for each in batch.messages())
-        for subject in sorted(totals):
-            yield {"subject": subject.decode(errors="replace"), "messages": totals[subject]}
+        return totals

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_OURS = re.compile(r"^penstock\.[\w.]+: (.+)$", re.MULTILINE)
+from penstock.spark.failures import error_of_ours
+
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 _PYTHON = re.compile(r"^(\w+(?:Error|Exception): .+)$", re.MULTILINE)
 _NOISE = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: ", re.DOTALL)
@@ -14,10 +15,13 @@ _STATE = re.compile(r" ?SQLSTATE: \w+")
 def first_line(error: BaseException) -> str:
     """Give what an error says, without what surrounds it."""
     text = str(error)
+    if found := _RAISED.findall(text):
+        return str(found[-1]).strip()
+    if ours := error_of_ours(text):
+        return ours[1]
     # What was raised in a Python worker comes last in its trace.
-    for pattern in (_RAISED, _OURS, _PYTHON):
-        if found := pattern.findall(text):
-            return str(found[-1]).strip()
+    if raised := _PYTHON.findall(text):
+        return str(raised[-1]).strip()
     plain = _STATE.sub("", _NOISE.sub("", text)).strip()
     return plain.splitlines()[0] if plain else type(error).__name__
 

@@ -13,12 +13,12 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from penstock import errors
 from penstock.errors import PenstockError, QueryFailed, UsageError
+from penstock.spark.failures import error_of_ours
 from penstock.spark.sql.catalog import Catalog
 
 _NO_TABLE = "TABLE_OR_VIEW_NOT_FOUND"
-_OURS = re.compile(r"^(?:.*\s)?penstock\.[\w.]*\.(?P<kind>[A-Z]\w+): (?P<text>.+)$", re.MULTILINE)
-_RAISED = re.compile(r"^(?:\w+\.)*(?P<text>\w*(?:Error|Exception|Interrupt): .+)$", re.MULTILINE)
-_CAUSE = re.compile(r"^Caused by: [\w.$]+: (?P<text>.+)$", re.MULTILINE)
+_RAISED = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt): .+)$", re.MULTILINE)
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 _WRAPPING = re.compile(r"^\[[A-Z_.0-9]+\] ?|;? ?SQLSTATE: \w+.*$")
 
 
@@ -29,16 +29,17 @@ FAILURES = (PySparkException, Py4JError)
 def as_ours(error: Exception, catalog: Catalog) -> PenstockError:
     """Give an error of Spark as one of ours."""
     text = str(error)
-    if found := _last(_OURS, text):
-        return _kind_of(found["kind"], error)(found["text"])
+    if found := error_of_ours(text):
+        kind, said = found
+        return _kind_of(kind, error)(said)
     if isinstance(error, PySparkException) and error.getCondition() == _NO_TABLE:
         return UsageError(_no_table(error, catalog))
-    if "Traceback" in text and (raised := _last(_RAISED, text)):
-        return QueryFailed(raised["text"])
+    if "Traceback" in text and (raised := _RAISED.findall(text)):
+        return QueryFailed(raised[-1])
     if isinstance(error, ParseException | AnalysisException):
         return UsageError(_first_line(text))
-    cause = _last(_CAUSE, text)
-    return QueryFailed(_first_line(text if cause is None else cause["text"]))
+    causes = _CAUSE.findall(text)
+    return QueryFailed(_first_line(causes[-1] if causes else text))
 
 
 def _kind_of(name: str, error: Exception) -> type[PenstockError]:
@@ -61,8 +62,3 @@ def _no_table(error: PySparkException, catalog: Catalog) -> str:
 def _first_line(text: str) -> str:
     lines = [_WRAPPING.sub("", line.strip()) for line in text.splitlines()]
     return next((line.strip() for line in lines if line), "Spark gives no reason")
-
-
-def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    found = list(pattern.finditer(text))
-    return found[-1] if found else None

@@ -67,7 +67,10 @@ def test_each_story_goes_as_with_the_real_server(
 ) -> None:
     real, ours = (threads.submit(lived, port, story) for port in ports)
 
-    assert ours.result() == real.result()
+    # Under load the real server at times answers a question before it has done what came
+    # before it (interest that went, a reset): it gets a second try, ours does not.
+    if ours.result() != real.result():
+        assert ours.result() == lived(ports[0], story)
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import struct
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.errors import UsageError
 from penstock.format.columns import ColumnBatch, ColumnBuilder, Message
 
 messages = st.lists(
@@ -80,6 +82,24 @@ def test_a_builder_starts_afresh_after_each_batch(
 
     assert builder.count == builder.data_bytes() == 0
     assert list(filled(second, builder).messages()) == second
+
+
+@given(st.lists(messages, max_size=5))
+def test_batches_can_be_put_together(parts: list[list[Message]]) -> None:
+    builder = ColumnBuilder()
+    for part in parts:
+        builder.extend(filled(part))
+    rows = [row for part in parts for row in part]
+
+    assert builder.take(9) == filled(rows)
+
+
+def test_a_batch_whose_columns_do_not_fit_it_is_refused() -> None:
+    batch = filled([Message(1, 0, b"s", b"h", b"p")])
+
+    for wrong in ({"sequences": b""}, {"subjects": b"ss"}, {"payload_offsets": bytes(4)}):
+        with pytest.raises(UsageError, match="not as long as its batch"):
+            ColumnBuilder().extend(msgspec.structs.replace(batch, **wrong))
 
 
 @pytest.mark.parametrize(("headers", "payloads"), [(True, False), (False, True), (False, False)])

@@ -6,6 +6,8 @@ import json
 import pickle
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from benchmarks.sparse_store import make_sparse_store
@@ -14,7 +16,7 @@ from penstock.spark.blocks.scan import Stretch, scan
 from penstock.spark.blocks.settings import placed, plan, read_settings
 from penstock.spark.positions import DataLoss
 from penstock.spark.reading_options import OnCorruptRecord
-from penstock.spark.schema import SEQUENCE
+from penstock.spark.schema import BLOCK, DATA, OFFSET, SEQUENCE
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from penstock.testing.clock import START_NS, FakeClock
@@ -93,6 +95,27 @@ def test_a_plan_with_a_filter_leaves_out_nothing_that_is_wanted(
     assert len(numbers(unindexed)) > 10
     assert 2 in numbers(indexed)
     assert len(numbers(indexed)) < len(numbers(unindexed)) or subject == "s.*"
+
+
+def test_what_a_filter_leaves_of_many_blocks_comes_in_few_batches(tmp_path: Path) -> None:
+    with FileStore.open(str(tmp_path), StoreConfig(name="S", block_bytes=4096)) as store:
+        for number in range(2000):
+            store.store(b"s.%d" % (number % 20), b"", b"%d" % number)
+    columns = [SEQUENCE, DATA, BLOCK, OFFSET]
+
+    def read(**options: str) -> list[pa.RecordBatch]:
+        return [
+            batch
+            for part in planned(tmp_path, **options)
+            for batch in scan(part, columns, OnCorruptRecord.FAIL)
+        ]
+
+    whole = pa.Table.from_batches(read())
+    few = read(subject="s.7", arrowBatchRows="64")
+
+    is_wanted = pa.array([seq % 20 == 8 for seq in whole["sequence"].to_pylist()])
+    assert pa.Table.from_batches(few) == whole.filter(is_wanted)
+    assert len(few) == 2 < len(pc.unique(whole["_block"]))
 
 
 @pytest.mark.parametrize("scheme", ["", "file:", "file://"])

@@ -88,6 +88,20 @@ def test_options_choose_messages(spark: SparkSession, url: str, streams: JetStre
         assert told(load(spark, url, **options)) == [row for row in whole if is_wanted(row)]
 
 
+def test_what_a_filter_leaves_little_of_is_few_tasks(
+    spark: SparkSession, url: str, streams: JetStream
+) -> None:
+    make(streams)
+    size = {"maxBytesPerPartition": "4k"}
+
+    whole, few = load(spark, url, **size), load(spark, url, subject="orders.7", **size)
+    within = load(spark, url, subject="orders.7", endingOffsets="500", **size)
+
+    assert whole.rdd.getNumPartitions() > 5 > few.rdd.getNumPartitions()
+    assert within.rdd.getNumPartitions() <= few.rdd.getNumPartitions()
+    assert told(few) == [row for row in stored(streams) if row[1] == "orders.7"]
+
+
 def test_several_streams_are_one_table(spark: SparkSession, url: str, streams: JetStream) -> None:
     make(streams, "A1", 10)
     make(streams, "A2", 20)

@@ -16,7 +16,7 @@ class Message(msgspec.Struct, frozen=True):
     offset: int = 0
 
 class ColumnBatch(msgspec.Struct, frozen=True):
-    """`count` messages of one block as little-endian packed columns."""
+    """`count` messages of a block, or of `blocks`, as little-endian packed columns."""
 
     block: int
     count: int
@@ -29,6 +29,7 @@ class ColumnBatch(msgspec.Struct, frozen=True):
     headers: bytes
     payload_offsets: bytes
     payloads: bytes
+    blocks: tuple[tuple[int, int], ...] = ()
 
     def __len__(self) -> int: ...
     def messages(self) -> Iterator[Message]:
@@ -55,6 +56,10 @@ class ColumnBuilder:
         payload: bytes,
     ) -> None:
         """Add one message from Python objects."""
+        ...
+
+    def extend(self, batch: ColumnBatch) -> None:
+        """Add all messages of a ColumnBatch."""
         ...
 
     def data_bytes(self) -> int:

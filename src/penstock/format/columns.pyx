@@ -9,7 +9,7 @@ Pure; one builder belongs to one thread.
 
 import msgspec
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
@@ -35,7 +35,8 @@ class ColumnBatch(msgspec.Struct, frozen=True):
 
     `sequences` and `offsets` (places in the block file) are uint64, `timestamps` int64 in Unix
     nanoseconds; each `*_offsets` holds count + 1 int32 into its data buffer. Columns that were
-    not asked for are empty, their offsets all zero.
+    not asked for are empty, their offsets all zero. Where messages of several blocks were put
+    together, `blocks` has each block's number and how many of the messages are its.
     """
 
     block: int
@@ -49,6 +50,7 @@ class ColumnBatch(msgspec.Struct, frozen=True):
     headers: bytes
     payload_offsets: bytes
     payloads: bytes
+    blocks: tuple[tuple[int, int], ...] = ()
 
     def __len__(self):
         return self.count
@@ -103,6 +105,27 @@ cdef int _put(Bytes* column, const void* data, size_t size) except -1 nogil:
 cdef int _put_offset(Bytes* column, size_t value) except -1 nogil:
     cdef int32_t narrow = <int32_t>value
     return _put(column, &narrow, 4)
+
+
+cdef int _put_numbers(Bytes* column, bytes numbers, Py_ssize_t count) except -1:
+    if len(numbers) != count * 8:
+        raise UsageError("a column is not as long as its batch")
+    return _put(column, PyBytes_AS_STRING(numbers), len(numbers))
+
+
+cdef int _put_texts(
+    Bytes* offsets, Bytes* column, bytes more_offsets, bytes more, Py_ssize_t count
+) except -1:
+    # Offsets go on from where the column ends.
+    cdef const int32_t* places = <const int32_t*>PyBytes_AS_STRING(more_offsets)
+    cdef size_t start = column.used
+    cdef Py_ssize_t row
+    if len(more_offsets) != (count + 1) * 4 or places[count] != len(more):
+        raise UsageError("a column is not as long as its batch")
+    _put(column, PyBytes_AS_STRING(more), len(more))
+    for row in range(1, count + 1):
+        _put_offset(offsets, start + places[row])
+    return 0
 
 
 cdef object _take(Bytes* column):
@@ -163,6 +186,19 @@ cdef class ColumnBuilder:
         cdef const uint8_t* h = headers
         cdef const uint8_t* p = payload
         self.add(seq, timestamp_ns, offset, s, len(subject), h, len(headers), p, len(payload))
+
+    def extend(self, batch not None):
+        """Add all messages of a ColumnBatch."""
+        cdef Py_ssize_t count = batch.count
+        _put_numbers(&self.sequences, batch.sequences, count)
+        _put_numbers(&self.timestamps, batch.timestamps, count)
+        _put_numbers(&self.offsets, batch.offsets, count)
+        _put_texts(&self.subject_offsets, &self.subjects, batch.subject_offsets, batch.subjects,
+                   count)
+        _put_texts(&self.header_offsets, &self.headers, batch.header_offsets, batch.headers, count)
+        _put_texts(&self.payload_offsets, &self.payloads, batch.payload_offsets, batch.payloads,
+                   count)
+        self.count += count
 
     cpdef size_t data_bytes(self) noexcept:
         """Tell how many bytes of subjects, headers and payloads are held."""

@@ -129,7 +129,11 @@ def _size(batch: ColumnBatch, stream: str) -> pa.Array:
 
 
 def _block(batch: ColumnBatch, _stream: str) -> pa.Array:
-    return pa.repeat(pa.scalar(batch.block, pa.int64()), batch.count)
+    numbers = [
+        pa.repeat(pa.scalar(block, pa.int64()), count)
+        for block, count in batch.blocks or ((batch.block, batch.count),)
+    ]
+    return numbers[0] if len(numbers) == 1 else pa.concat_arrays(numbers)
 
 
 def _offset(batch: ColumnBatch, _stream: str) -> pa.Array:

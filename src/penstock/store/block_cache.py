@@ -9,6 +9,7 @@ Under the store's lock.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import CorruptStore, FormatError
@@ -52,20 +53,14 @@ class BlockCache:
                 self._close(other)
         if block.unseal is None:
             self._find_key(block)
-        files = self._engine.files
-        block_file = files.open(block.path, "read")
-        try:
-            index_file = self._open_index(block)
-        except OSError:
-            block_file.close()
-            raise
-        block.files = BlockFiles(block.path, block_file, index_file)
+        block_file = self._engine.files.open(block.path, "read")
+        block.files = BlockFiles(block.path, block_file, partial(self._open_index, block))
         self._opened.append(block)
         return block.files
 
     def _open_index(self, block: Block) -> File | None:
         # Single entries are read from it and nothing checks them, so all of it is checked now.
-        if block.index is not None or self.read_index(block) is None:
+        if self.read_index(block) is None:
             return None
         return self._engine.files.open(self._engine.file_path(index_name(block.number)), "read")
 

@@ -8,6 +8,7 @@ from penstock.format.block_index cimport Entry
 cdef class BlockFiles:
     cdef readonly str path
     cdef object block_file
+    cdef object open_index
     cdef object index_file
     cdef int block_fd
     cdef int index_fd

@@ -1,14 +1,18 @@
 """Reading single messages: the files of one sealed block, and a message as it lies in a record."""
 
+from collections.abc import Callable
+
 from typing_extensions import disjoint_base
 
 from penstock.store.vfs import File
 
 @disjoint_base
 class BlockFiles:
-    """The open files of one block; the index file may be missing."""
+    """The open files of one block; `open_index` gives its index file when it is first needed."""
 
-    def __init__(self, path: str, block_file: File, index_file: File | None) -> None: ...
+    def __init__(
+        self, path: str, block_file: File, open_index: Callable[[], File | None]
+    ) -> None: ...
     @property
     def path(self) -> str:
         """The block file's path."""

@@ -29,14 +29,18 @@ cdef size_t SMALL_READ = 65536
 
 
 cdef class BlockFiles:
-    """The open files of one block; the index file may be missing."""
+    """The open files of one block.
 
-    def __init__(self, str path not None, block_file, index_file):
+    `open_index` gives the index file, or None where it is missing; it is asked when first needed,
+    for whoever knows where a message lies needs no index.
+    """
+
+    def __init__(self, str path not None, block_file, open_index):
         self.path = path
         self.block_file = block_file
-        self.index_file = index_file
+        self.open_index = open_index
         self.block_fd = block_file.fileno()
-        self.index_fd = -1 if index_file is None else index_file.fileno()
+        self.index_fd = -1
 
     cdef bytes read_at_hand(self, uint64_t offset, size_t size):
         # `size` bytes of the block where one small read gives them all, else None.
@@ -68,6 +72,10 @@ cdef class BlockFiles:
         # One entry of the index file; 0 where it could not be had, 1 where it was.
         cdef bytes data
         cdef uint64_t offset = ENTRIES_AT + <uint64_t>ordinal * sizeof(Entry)
+        if self.open_index is not None:
+            self.index_file = self.open_index()
+            self.index_fd = -1 if self.index_file is None else self.index_file.fileno()
+            self.open_index = None
         if self.index_fd >= 0:
             if pread(self.index_fd, entry, sizeof(Entry), offset) == sizeof(Entry):
                 return 1
@@ -86,6 +94,7 @@ cdef class BlockFiles:
     def close(self):
         """Close both files."""
         self.block_fd = self.index_fd = -1
+        self.open_index = None
         self.block_file.close()
         if self.index_file is not None:
             self.index_file.close()

@@ -30,6 +30,9 @@ TEMPORARY_SUFFIX = ".unfinished"
 HASHED_BYTES = 1024 * 1024
 """A file's hash is a chain over pieces of this size, so that a long file needs no memory."""
 
+BEGUN_BYTES = 8 * 1024 * 1024
+"""So much of a file is new before the kernel is told to write it: enough for a disk at a time."""
+
 
 class AlreadyThere(UsageError):
     """Another job has written what was to be written."""
@@ -38,8 +41,10 @@ class AlreadyThere(UsageError):
 class HashingFile:
     """A file being written, hashed on its way; what Parquet's writer takes for a file."""
 
-    def __init__(self, inner: pa.NativeFile) -> None:
+    def __init__(self, inner: pa.NativeFile, grown: Callable[[int], None] | None = None) -> None:
+        """Begin a file; `grown` is told its length whenever there is more of it."""
         self._inner = inner
+        self._grown = grown
         self._waiting = bytearray()
         self._position = 0
         self.hash = 0
@@ -50,6 +55,8 @@ class HashingFile:
         view = memoryview(data).cast("B")
         self._inner.write(view)
         self._position += len(view)
+        if self._grown is not None:
+            self._grown(self._position)
         at = 0
         if self._waiting:
             at = min(HASHED_BYTES - len(self._waiting), len(view))
@@ -178,12 +185,11 @@ class ArchiveFolder:
             target = f"{target}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
         self._make_folder(os.path.dirname(target))
         try:
-            with self.files.open_output_stream(target) as inner:
-                file = HashingFile(inner)
+            syncing = _synced(target) if self._is_local else contextlib.nullcontext()
+            with syncing as grown, self.files.open_output_stream(target) as inner:
+                file = HashingFile(inner, grown)
                 fill(file)
                 file.close()
-            if self._is_local:
-                _sync(target)
             yield target, file.hash
         except BaseException:
             # Closing it has made an object store keep what there was of it.
@@ -207,6 +213,30 @@ class ArchiveFolder:
         """Remove a file that may be gone already."""
         with contextlib.suppress(FileNotFoundError):
             self.files.delete_file(self.full(name))
+
+
+@contextlib.contextmanager
+def _synced(path: str) -> Iterator[Callable[[int], None]]:
+    """Have a local file on the disk in the end; give what is to be told how long it is by now.
+
+    The kernel begins to write while the file still grows: else the disk would wait until it is
+    closed, and whoever writes it until it is synced.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
+    begun = 0
+
+    def grown(size: int) -> None:
+        nonlocal begun
+        if size - begun >= BEGUN_BYTES:
+            # Pages are dropped only once they are written, so that these new ones stay.
+            os.posix_fadvise(descriptor, begun, size - begun, os.POSIX_FADV_DONTNEED)
+            begun = size
+
+    try:
+        yield grown
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _sync(path: str) -> None:

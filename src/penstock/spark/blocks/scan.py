@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from penstock.errors import UsageError
-from penstock.format.columns import ColumnBatch
+from penstock.format.columns import ColumnBatch, ColumnBuilder
 from penstock.format.damage import Damage
 from penstock.format.envelope import StoreKey
 from penstock.format.files import LocalFile
@@ -32,6 +32,10 @@ from penstock.spark.schema import TIME_NS, Column
 from penstock.subjects import SubjectFilter
 
 KEY_FILE_BYTES_MAX = 65_536
+
+SMALL_PART = 8
+"""A batch is small with this part of the rows that it may have: the way of a batch to Spark takes
+as long as that of some hundred rows."""
 
 _TIME_NS = "penstock time_ns"
 """A column's name that no schema has."""
@@ -155,8 +159,8 @@ def scan(
         yield from _scan_go(stretch, columns, on_corrupt)
         return
     converter = Converter(columns, stretch.place.stream)
-    for batch in _batches(stretch, columns, on_corrupt):
-        yield converter.convert(unpack(batch, stretch.wanted.packed))
+    for batch in _gathered(_batches(stretch, columns, on_corrupt), stretch.wanted):
+        yield converter.convert(batch)
 
 
 def _batches(
@@ -173,11 +177,40 @@ def _batches(
     )
     known = 0
     for block in reader.in_range(selection):
-        yield from reader.block_batches(block, selection)
+        for batch in reader.block_batches(block, selection):
+            yield unpack(batch, stretch.wanted.packed)
         treat(reader.damage[known:], stretch.place, on_corrupt)
         known = len(reader.damage)
         if reader.gone and stretch.wanted.fail_on_data_loss:
             _refuse_loss(reader, block)
+
+
+def _gathered(batches: Iterator[ColumnBatch], wanted: Wanted) -> Iterator[ColumnBatch]:
+    """Put the few messages together that a filter leaves of each block."""
+    builder = ColumnBuilder()
+    blocks: list[tuple[int, int]] = []
+
+    def taken() -> ColumnBatch:
+        batch = msgspec.structs.replace(builder.take(blocks[0][0]), blocks=tuple(blocks))
+        blocks.clear()
+        return batch
+
+    for batch in batches:
+        size = len(batch.subjects) + len(batch.headers) + len(batch.payloads)
+        is_small = batch.count * SMALL_PART <= wanted.rows_max
+        if builder.count and (
+            not is_small
+            or builder.count + batch.count > wanted.rows_max
+            or builder.data_bytes() + size > wanted.bytes_max
+        ):
+            yield taken()
+        if is_small:
+            builder.extend(batch)
+            blocks.append((batch.block, batch.count))
+        else:
+            yield batch
+    if builder.count:
+        yield taken()
 
 
 def _refuse_loss(reader: StreamReader, block: BlockInfo) -> None:

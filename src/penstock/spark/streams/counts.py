@@ -17,13 +17,27 @@ from penstock.spark.streams.facts import StreamFacts
 CONSUMER_IDLE_NS = 5_000_000_000
 
 
-def count_from(streams: JetStream, stream: str, seq: int) -> int:
-    """Give how many messages a stream has from a sequence on."""
-    made = _made(
-        streams, stream, {"deliver_policy": "by_start_sequence", "opt_start_seq": max(seq, 1)}
-    )
+def count_from(streams: JetStream, stream: str, seq: int, subjects: tuple[str, ...] = ()) -> int:
+    """Give how many messages a stream has from a sequence on, of some subjects (none: of all)."""
+    asked = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(seq, 1)}
+    made = _made(streams, stream, asked | filtered_by(subjects))
     pending: int = made["num_pending"]
     return pending
+
+
+def filtered_by(subjects: tuple[str, ...]) -> dict[str, Any]:
+    """Give what a consumer's settings say for these subjects, none meaning all."""
+    if len(subjects) == 1:
+        return {"filter_subject": subjects[0]}
+    return {"filter_subjects": list(subjects)} if subjects else {}
+
+
+def count_between(
+    streams: JetStream, facts: StreamFacts, begin: int, end: int, subjects: tuple[str, ...]
+) -> int:
+    """Give how many messages of some subjects lie from `begin` up to `end`, which is not in."""
+    count = count_from(streams, facts.name, begin, subjects)
+    return count if end >= facts.end else count - count_from(streams, facts.name, end, subjects)
 
 
 def position_at(streams: JetStream, facts: StreamFacts, time_ns: int) -> int | None:

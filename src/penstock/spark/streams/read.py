@@ -30,6 +30,7 @@ from penstock.spark.payloads import unpack
 from penstock.spark.positions import DataLoss
 from penstock.spark.reading_options import PayloadCompression
 from penstock.spark.schema import Column
+from penstock.spark.streams.counts import filtered_by
 from penstock.spark.streams.direct import gotten_batches
 from penstock.spark.streams.facts import StreamFacts, facts_of
 
@@ -197,11 +198,8 @@ def _consumer_of(wanted: StreamRange, needs: Needs) -> dict[str, Any]:
         "inactive_threshold": IDLE_NS,
         "mem_storage": True,
         "num_replicas": 1,
+        **filtered_by(wanted.subjects),
     }
-    if len(wanted.subjects) == 1:
-        config["filter_subject"] = wanted.subjects[0]
-    elif wanted.subjects:
-        config["filter_subjects"] = list(wanted.subjects)
     # The server would add its own header to those of the message.
     if not needs.payloads and not needs.headers:
         config["headers_only"] = True

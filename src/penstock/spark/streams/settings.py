@@ -23,7 +23,7 @@ from penstock.spark.plan import Splitting, split_range
 from penstock.spark.positions import Rules
 from penstock.spark.pushdown import Narrowed, Pushdown, both
 from penstock.spark.reading_options import Batches, Content, Following, NoMatch, Positive, Range
-from penstock.spark.streams.counts import even_parts, position_at
+from penstock.spark.streams.counts import count_between, even_parts, position_at
 from penstock.spark.streams.facts import NoSuchStream, StreamFacts, stream_facts
 from penstock.spark.streams.read import StreamRange
 
@@ -252,7 +252,7 @@ def ranges_of(settings: Settings, facts: StreamFacts, first: int, end: int) -> l
     )
     return [
         msgspec.structs.replace(whole, first=part_first, end=part_end)
-        for part_first, part_end in _parts(settings, facts, first, end)
+        for part_first, part_end in _parts(settings, facts, whole)
     ]
 
 
@@ -274,16 +274,19 @@ def _is_gotten(mode: ReadMode, facts: StreamFacts) -> bool:
     return facts.takes_messages or mode is ReadMode.DIRECT
 
 
-def _parts(settings: Settings, facts: StreamFacts, first: int, end: int) -> list[tuple[int, int]]:
+def _parts(settings: Settings, facts: StreamFacts, whole: StreamRange) -> list[tuple[int, int]]:
+    first, end = whole.first, whole.end
     span = facts.end - facts.first_seq
     share = (end - first) / span if span > 0 else 0
-    parts = split_range(
-        first,
-        end,
-        records=round(facts.messages * share),
-        size=round(facts.bytes * share),
-        splitting=settings.splitting,
-    )
+    records = round(facts.messages * share)
+    parts = _divided(settings, facts, whole, records)
+    if len(parts) > 1 and whole.subjects and not facts.takes_messages:
+        # A task costs more than a server's finding the few messages that a filter wants.
+        wanted = ask(
+            settings.connection,
+            lambda streams: count_between(streams, facts, first, end, whole.subjects),
+        )
+        parts = _divided(settings, facts, whole, min(wanted, records))
     # Of a stream with large holes some parts would be empty, and others would have it all.
     is_sparse = facts.messages * SPARSE_PART < span and not facts.takes_messages
     if len(parts) < 2 or not is_sparse:
@@ -291,4 +294,16 @@ def _parts(settings: Settings, facts: StreamFacts, first: int, end: int) -> list
     return ask(
         settings.connection,
         lambda streams: even_parts(streams, facts, (first, end), len(parts)),
+    )
+
+
+def _divided(
+    settings: Settings, facts: StreamFacts, whole: StreamRange, records: int
+) -> list[tuple[int, int]]:
+    return split_range(
+        whole.first,
+        whole.end,
+        records=records,
+        size=records * facts.bytes // max(facts.messages, 1),
+        splitting=settings.splitting,
     )

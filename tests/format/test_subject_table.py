@@ -72,7 +72,7 @@ class TableAgainstDictionary(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = Ledger(lambda block: block.index, _never)  # type: ignore[arg-type, return-value]  # all are in memory
+        self.ledger = Ledger(lambda block: block.index, _never, _never)  # type: ignore[arg-type, return-value]  # all are in memory
         self.live: dict[int, bytes] = {}
         self.next_block = 1
 
@@ -184,7 +184,7 @@ def test_a_literal_asked_for_twice_is_counted_once() -> None:
 
 
 def test_subjects_without_messages_are_given_back_when_they_are_the_larger_part() -> None:
-    ledger = Ledger(lambda block: block.index, _never)  # type: ignore[arg-type, return-value]  # in memory
+    ledger = Ledger(lambda block: block.index, _never, _never)  # type: ignore[arg-type, return-value]  # in memory
     writer = BlockWriter(number=1)
     writer.add_many(b"s.%d" % n for n in range(2000))
     block = Block(1, 0, 1, writer.header.seed, "")

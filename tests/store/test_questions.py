@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
+from penstock.subjects import SubjectFilter
 from penstock.testing.filesystem import MemoryFileSystem
 
 SEQUENCES = 700
@@ -75,4 +76,66 @@ def test_a_block_without_a_gap_is_not_looked_into(filled: MemoryFileSystem) -> N
     assert len(store.deleted()) == len(SKIPPED)
 
     assert [block.index for block in whole[:-1]] == [None] * 3
+    store.stop()
+
+
+SUBJECTS = [b"s.%d" % number for number in range(7)]
+
+
+def mixed() -> MemoryFileSystem:
+    """Give the files of a store whose messages have seven subjects in turn."""
+    files = MemoryFileSystem()
+    store = open_store(files)
+    for seq in range(1, SEQUENCES + 1):
+        store.store(SUBJECTS[seq % 7], b"", b"")
+    store.stop()
+    return files
+
+
+@given(
+    seq=st.integers(1, SEQUENCES + 5),
+    wanted=st.sets(st.sampled_from(SUBJECTS), min_size=1),
+    removed=st.sets(st.integers(1, SEQUENCES), max_size=3),
+)
+def test_messages_are_counted_from_any_sequence_on(
+    seq: int, wanted: set[bytes], removed: set[int]
+) -> None:
+    store = open_store(mixed())
+    for each in removed:
+        store.remove(each)
+
+    found = store.filtered_state(SubjectFilter(wanted), seq)
+
+    left = set(range(seq, SEQUENCES + 1)) - removed
+    assert found.messages == sum(SUBJECTS[each % 7] in wanted for each in left)
+    store.stop()
+
+
+def count_at_the_end(store: FileStore) -> int:
+    return store.filtered_state(SubjectFilter([b"s.3"]), SEQUENCES * 3 // 5).messages
+
+
+def test_counting_loads_no_index_but_those_at_the_ends() -> None:
+    store = open_store(mixed())
+
+    assert count_at_the_end(store) == 40
+
+    first, *between, _ = store._engine.ledger.blocks[3:]
+    assert first.base_seq < SEQUENCES * 3 // 5 < between[0].base_seq
+    assert [block.index for block in between] == [None] * len(between)
+    store.stop()
+
+
+def test_damaged_subjects_of_an_index_are_counted_by_the_block() -> None:
+    files = mixed()
+    store = open_store(files)
+    indexes = [name for name in files.list_names("/orders") if name.endswith(".idx")]
+    for name in indexes:
+        path = f"/orders/{name}"
+        # In the last name, before tombstones (of two bytes, as there are none) and the checksum.
+        files.flip_bit(path, (files.open(path, "read").size() - 8 - 2 - 1) * 8)
+
+    assert count_at_the_end(store) == 40
+
+    assert store._engine.rebuilt_indexes
     store.stop()

@@ -13,16 +13,23 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import CorruptStore, FormatError
-from penstock.format.block import HEADER_BYTES, decode_block_header
+from penstock.format.block import (
+    HEADER_BYTES,
+    BlockHeader,
+    decode_block_header,
+    encode_block_header,
+)
 from penstock.format.block_index import BlockIndex
 from penstock.format.block_keys import unsealer
 from penstock.format.block_walker import BlockWalker
+from penstock.format.index_head import count_wanted
 from penstock.format.layout import index_name
 from penstock.format.subject_table import SubjectTable
 from penstock.limits import INDEX_CACHE_BYTES_MAX, OPEN_BLOCKS_MAX
 from penstock.store.block_account import Block
 from penstock.store.block_files import BlockFiles
 from penstock.store.vfs import File
+from penstock.subjects import SubjectFilter
 
 if TYPE_CHECKING:
     from penstock.store.engine import Engine
@@ -64,8 +71,8 @@ class BlockCache:
             return None
         return self._engine.files.open(self._engine.file_path(index_name(block.number)), "read")
 
-    def _find_key(self, block: Block) -> None:
-        # The header tells how the block's envelopes are opened; the index has a copy of it.
+    def _header(self, block: Block) -> BlockHeader:
+        # The index has a copy of it.
         if block.header is None:
             file = self._engine.files.open(block.path, "read")
             try:
@@ -74,8 +81,12 @@ class BlockCache:
                 block.header = decode_block_header(self.index_of(block).header, block.path)
             finally:
                 file.close()
+        return block.header
+
+    def _find_key(self, block: Block) -> None:
+        # The header tells how the block's envelopes are opened.
         name = self._engine.config.name.encode()
-        block.unseal = unsealer(block.header, name, self._engine.key, block.path)
+        block.unseal = unsealer(self._header(block), name, self._engine.key, block.path)
 
     def index_of(self, block: Block) -> BlockIndex:
         """Give a block's index, from memory or from its file."""
@@ -113,6 +124,24 @@ class BlockCache:
         if (index.number, index.generation) != (block.number, block.generation):
             return None
         return index
+
+    def count_wanted(self, block: Block, subjects: SubjectFilter) -> int | None:
+        """Tell how many entries a filter wants by the index's subjects alone; None to load it.
+
+        Dead ones are counted. It is read anew each time, some percent of the index.
+        """
+        header = self._header(block)
+        try:
+            file = self._engine.files.open(self._engine.file_path(index_name(block.number)), "read")
+        except FileNotFoundError:
+            return None
+        try:
+            return count_wanted(file, encode_block_header(header), subjects)
+        except CorruptStore as error:
+            self._engine.note_problem(error)
+            return None
+        finally:
+            file.close()
 
     def _rebuild(self, block: Block) -> BlockIndex:
         file = self._engine.files.open(block.path, "read")

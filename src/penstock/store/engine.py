@@ -88,7 +88,7 @@ class Engine:
         """Held by whoever rewrites, removes or sums up blocks; taken before `lock`, never after."""
 
         self.cache = BlockCache(self)
-        self.ledger = Ledger(self.cache.load_index, self.cache.open_files)
+        self.ledger = Ledger(self.cache.load_index, self.cache.open_files, self.cache.count_wanted)
         self.times = Timekeeper(clock)
         self.expiries = Expiries(self.times)
         self.ledger.forget_expiry = self.expiries.forget
@@ -144,7 +144,7 @@ class Engine:
         """Forget what recovery has gathered so far."""
         self.cache.close()
         counting = self.ledger.message_overhead, self.ledger.headers_overhead
-        self.ledger = Ledger(self.cache.load_index, self.cache.open_files)
+        self.ledger = Ledger(self.cache.load_index, self.cache.open_files, self.cache.count_wanted)
         self.ledger.message_overhead, self.ledger.headers_overhead = counting
         self.ledger.forget_expiry = self.expiries.forget
         self.times.forget_all()

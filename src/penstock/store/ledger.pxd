@@ -24,6 +24,7 @@ cdef class Ledger:
     cdef readonly uint64_t previous_seq
     cdef object index_loader
     cdef object files_opener
+    cdef object entry_counter
     cdef dict wanted_cache
     # The cache of indexes has room: a block that is asked for a single entry is loaded whole.
     cdef public bint index_room

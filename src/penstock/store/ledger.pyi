@@ -33,8 +33,9 @@ class Ledger:
         self,
         index_loader: Callable[[Block], BlockIndex],
         files_opener: Callable[[Block], BlockFiles],
+        entry_counter: Callable[[Block, SubjectFilter], int | None],
     ) -> None:
-        """`index_loader(block)` gives its BlockIndex, `files_opener(block)` its BlockFiles."""
+        """Go by what loads indexes, opens files, and counts entries without loading either."""
         ...
 
     @property

@@ -49,14 +49,19 @@ cdef uint64_t newest_of(SubjectTable table, bytes subject) noexcept:
 cdef class Ledger:
     """The account of one stream; see the module."""
 
-    def __init__(self, index_loader, files_opener):
-        """`index_loader(block)` gives its BlockIndex, `files_opener(block)` its BlockFiles."""
+    def __init__(self, index_loader, files_opener, entry_counter):
+        """`index_loader(block)` gives its BlockIndex, `files_opener(block)` its BlockFiles.
+
+        `entry_counter(block, filter)` tells how many entries of a block a filter wants without
+        loading its index, or None.
+        """
         self.blocks = []
         self.table = SubjectTable()
         self.removed = SequenceSet()
         self.first_seq = 1
         self.index_loader = index_loader
         self.files_opener = files_opener
+        self.entry_counter = entry_counter
         self.wanted_cache = {}
         self.message_overhead = 30
         self.index_room = True

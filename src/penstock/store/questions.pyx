@@ -208,10 +208,15 @@ cdef uint64_t count_block(
     cdef Block block = ledger.blocks[place]
     cdef BlockIndex index
     cdef bytes wanted = None
+    cdef object count
     if block.live == 0 or block.last_seq < seq:
         return 0
     if subject_filter is None and seq <= block.base_seq:
         return block.live
+    if block.index is None and block.dead_count == 0 and seq <= block.base_seq:
+        count = ledger.entry_counter(block, subject_filter)
+        if count is not None:
+            return count
     index = ledger.index_of(block)
     if subject_filter is not None:
         wanted = ledger.wanted(index, subject_filter)

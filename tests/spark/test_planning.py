@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import pickle
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.sparse_store import make_sparse_store
 from penstock.errors import UsageError
 from penstock.spark.blocks.scan import Stretch, scan
 from penstock.spark.blocks.settings import placed, plan, read_settings
+from penstock.spark.blocks.source import BlockSource
 from penstock.spark.positions import DataLoss
 from penstock.spark.reading_options import OnCorruptRecord
-from penstock.spark.schema import BLOCK, DATA, OFFSET, SEQUENCE
+from penstock.spark.schema import BLOCK, DATA, OFFSET, SEQUENCE, STATE, arrow_schema
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from penstock.testing.clock import START_NS, FakeClock
@@ -116,6 +120,45 @@ def test_what_a_filter_leaves_of_many_blocks_comes_in_few_batches(tmp_path: Path
     is_wanted = pa.array([seq % 20 == 8 for seq in whole["sequence"].to_pylist()])
     assert pa.Table.from_batches(few) == whole.filter(is_wanted)
     assert len(few) == 2 < len(pc.unique(whole["_block"]))
+
+
+@given(removed=st.sets(st.integers(2, 299), max_size=40))
+def test_removed_messages_can_be_read_while_their_blocks_are_there(removed: set[int]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        with FileStore.open(folder, StoreConfig(name="S", block_bytes=4096)) as store:
+            for number in range(1, 301):
+                store.store(b"s.%d" % (number % 20), b"", b"%d" % number)
+            for seq in removed:
+                store.remove(seq)
+        columns = [SEQUENCE, DATA, STATE]
+
+        def read(**options: str) -> dict[int, tuple[bytes, str]]:
+            batches = [
+                batch
+                for part in planned(Path(folder), **options)
+                for batch in scan(part, columns, OnCorruptRecord.FAIL)
+            ]
+            rows = pa.Table.from_batches(batches, arrow_schema(columns)).to_pylist()
+            return {row["sequence"]: (row["data"], row["_state"]) for row in rows}
+
+        states = {seq: "removed" if seq in removed else "live" for seq in range(1, 301)}
+        whole = {seq: (b"%d" % seq, state) for seq, state in states.items()}
+        live = {seq: row for seq, row in whole.items() if row[1] == "live"}
+        assert read(includeDeleted="true") == whole
+        assert read() == live
+        assert read(includeDeleted="true", subject="s.7") == {
+            seq: row for seq, row in whole.items() if seq % 20 == 7
+        }
+
+
+def test_only_who_wants_removed_messages_is_told_of_states(tmp_path: Path) -> None:
+    FileStore.open(str(tmp_path), StoreConfig(name="S")).stop()
+    names = [
+        BlockSource({"path": str(tmp_path), "includeDeleted": wanted}).schema().names
+        for wanted in ("false", "true")
+    ]
+
+    assert names[1] == [*names[0], "_state"]
 
 
 @pytest.mark.parametrize("scheme", ["", "file:", "file://"])

@@ -5,7 +5,9 @@ Nothing is copied but what must change: times become microseconds, headers a map
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 import pyarrow as pa
@@ -13,12 +15,18 @@ import pyarrow.compute as pc
 
 from penstock.errors import UsageError
 from penstock.format.columns import ColumnBatch
+from penstock.format.sequence_set import SequenceSet
 from penstock.spark import schema
 from penstock.spark.header_maps import HeaderMapBuilder
 from penstock.spark.schema import Column
 
+LIVE, REMOVED = "live", "removed"
+
 SEQUENCE_MAX = 2**63 - 1
 """Sequences are 64 bits without a sign in the store, and Spark has none of that kind."""
+
+
+Maker = Callable[[ColumnBatch, str], pa.Array]
 
 
 class Needs(msgspec.Struct, frozen=True):
@@ -41,9 +49,16 @@ def needs_of(columns: Sequence[Column]) -> Needs:
 class Converter:
     """Makes record batches of some columns; one for a task."""
 
-    def __init__(self, columns: Sequence[Column], stream: str) -> None:
+    def __init__(
+        self, columns: Sequence[Column], stream: str, removed: SequenceSet | None = None
+    ) -> None:
+        """`removed` is what the column `_state` tells of."""
+        makers: dict[str, Maker] = {
+            **_MAKERS,
+            schema.STATE.holds: partial(_state, removed or SequenceSet()),
+        }
         self._schema = schema.arrow_schema(columns)
-        self._makers = [_MAKERS[each.holds] for each in columns]
+        self._makers = [makers[each.holds] for each in columns]
         self._stream = stream
 
     def convert(self, batch: ColumnBatch) -> pa.RecordBatch:
@@ -140,7 +155,24 @@ def _offset(batch: ColumnBatch, _stream: str) -> pa.Array:
     return _fixed(pa.int64(), batch.count, batch.offsets)
 
 
-_MAKERS: dict[str, Callable[[ColumnBatch, str], pa.Array]] = {
+def _state(removed: SequenceSet, batch: ColumnBatch, _stream: str) -> pa.Array:
+    sequences = memoryview(batch.sequences).cast("Q")
+    states: list[pa.Array] = []
+    done = 0
+
+    def go_on(end: int, state: str) -> None:
+        nonlocal done
+        states.append(pa.repeat(pa.scalar(state, pa.string()), end - done))
+        done = end
+
+    for first, last in removed.ranges_between(sequences[0], sequences[-1]):
+        go_on(bisect_left(sequences, first), LIVE)
+        go_on(bisect_left(sequences, last + 1), REMOVED)
+    go_on(batch.count, LIVE)
+    return pa.concat_arrays(states)
+
+
+_MAKERS: dict[str, Maker] = {
     schema.STREAM.holds: _stream,
     schema.SUBJECT.holds: _subject,
     schema.SUBJECT_RAW.holds: _subject_raw,

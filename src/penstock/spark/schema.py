@@ -70,6 +70,7 @@ REPLY = Column("reply", StringType(), pa.string(), "null: a stored message has n
 SIZE = Column("size", IntegerType(), pa.int32(), "bytes of its payload and headers")
 BLOCK = Column("_block", LongType(), pa.int64(), "the number of its block file")
 OFFSET = Column("_offset", LongType(), pa.int64(), "its place in the block file")
+STATE = Column("_state", StringType(), pa.string(), "live, or removed and still in its block")
 
 NO_NUMBER = Column("no_number", LongType(), pa.int64(), "null: of a consumer, and there is none")
 
@@ -106,6 +107,8 @@ OFFICIAL_COLUMNS = tuple(
 """What the official NATS connector shows, under its names; what is of its consumer is null."""
 
 BLOCK_COLUMNS = (*MESSAGE_COLUMNS, BLOCK, OFFSET)
+ALL_BLOCK_COLUMNS = (*BLOCK_COLUMNS, STATE)
+"""With what there is to say where removed messages are wanted, too."""
 
 
 def spark_schema(columns: Iterable[Column]) -> StructType:

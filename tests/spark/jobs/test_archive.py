@@ -358,6 +358,19 @@ def test_spark_archives_and_tells_what_it_did(
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+def test_spark_reads_the_files_without_us(spark: SparkSession, store: Path, target: Path) -> None:
+    archive_here(directory(store), target)
+
+    table = spark.read.parquet(f"{target}/data").orderBy("sequence")
+    found = table.select("sequence", "time_ns", "headers", "data").collect()
+
+    assert [(row[0], row[1], bytes(row[2]), bytes(row[3])) for row in found] == [
+        (sequence, time_ns, headers, data) for sequence, time_ns, _, headers, data in stored(store)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_run_whose_worker_is_killed_is_finished_by_the_next(
     spark: SparkSession, store: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,8 @@ class Wanted(msgspec.Struct, frozen=True):
     bytes_max: int
     packed: PayloadCompression = PayloadCompression.NONE
     fail_on_data_loss: bool = True
+    include_deleted: bool = False
+    """Whether messages are wanted, too, that were removed and are still in their blocks."""
 
     @classmethod
     def of(
@@ -158,20 +160,22 @@ def scan(
     if stretch.place.is_go:
         yield from _scan_go(stretch, columns, on_corrupt)
         return
-    converter = Converter(columns, stretch.place.stream)
-    for batch in _gathered(_batches(stretch, columns, on_corrupt), stretch.wanted):
+    removed = SequenceSet.decode(stretch.removed)
+    converter = Converter(columns, stretch.place.stream, removed)
+    unwanted = SequenceSet() if stretch.wanted.include_deleted else removed
+    for batch in _gathered(_batches(stretch, columns, on_corrupt, unwanted), stretch.wanted):
         yield converter.convert(batch)
 
 
 def _batches(
-    stretch: Stretch, columns: list[Column], on_corrupt: OnCorruptRecord
+    stretch: Stretch, columns: list[Column], on_corrupt: OnCorruptRecord, unwanted: SequenceSet
 ) -> Iterator[ColumnBatch]:
     selection = stretch.wanted.selection(columns)
     secret = stretch.place.secret()
     reader = StreamReader.of_stock(
         open_folder(stretch.place.path),
         list(stretch.blocks),
-        SequenceSet.decode(stretch.removed),
+        unwanted,
         stream=stretch.place.stream,
         key=None if secret is None else StoreKey(secret),
     )

@@ -27,7 +27,7 @@ from penstock.spark.reading_options import (
     OnCorruptRecord,
     Range,
 )
-from penstock.spark.schema import SEQUENCE
+from penstock.spark.schema import ALL_BLOCK_COLUMNS, BLOCK_COLUMNS, SEQUENCE, Column
 
 FORMAT = "penstock-blocks"
 
@@ -49,6 +49,7 @@ class Source(msgspec.Struct, frozen=True, rename="camel"):
     key_file: str = ""
     on_corrupt_record: OnCorruptRecord = OnCorruptRecord.FAIL
     quarantine_path: str = ""
+    include_deleted: bool = False
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -68,6 +69,11 @@ class Settings(msgspec.Struct, frozen=True):
     end_ns: int | None = None
     no_match: NoMatch = NoMatch.ERROR
 
+    def columns(self) -> tuple[Column, ...]:
+        """Give the columns that there are."""
+        known = ALL_BLOCK_COLUMNS if self.wanted.include_deleted else BLOCK_COLUMNS
+        return self.content.known(known)
+
 
 def read_settings(given: Mapping[str, str]) -> Settings:
     """Read the options of the format; raises UsageError."""
@@ -85,15 +91,16 @@ def read_settings(given: Mapping[str, str]) -> Settings:
     if bool(source.quarantine_path) != (source.on_corrupt_record is OnCorruptRecord.QUARANTINE):
         raise UsageError(f"{FORMAT}: onCorruptRecord=quarantine and quarantinePath go together")
     name = source.stream or stream_name(source.path)
+    place = Place(source.path, name, source.key_file, _is_go(source), source.quarantine_path)
+    if place.is_go and source.include_deleted:
+        raise UsageError(
+            f"{FORMAT}: includeDeleted is for our own layout: Go's says of no message "
+            "whether it is one"
+        )
+    found = Wanted.of(wanted, batches, content.payload_compression, following.fail_on_data_loss)
     return Settings(
-        Place(
-            source.path,
-            name,
-            source.key_file,
-            _is_go(source),
-            source.quarantine_path,
-        ),
-        Wanted.of(wanted, batches, content.payload_compression, following.fail_on_data_loss),
+        place,
+        msgspec.structs.replace(found, include_deleted=source.include_deleted),
         splitting,
         content,
         source.on_corrupt_record,

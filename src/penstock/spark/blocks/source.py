@@ -20,7 +20,7 @@ from penstock.spark.blocks.scan import StretchPartition, scan
 from penstock.spark.blocks.settings import FORMAT, Settings, narrowed, plan, read_settings
 from penstock.spark.folders import open_folder
 from penstock.spark.pushdown import narrow
-from penstock.spark.schema import BLOCK_COLUMNS, Column, requested, spark_schema
+from penstock.spark.schema import Column, requested, spark_schema
 
 
 class BlockReader(DataSourceReader):
@@ -67,7 +67,7 @@ class BlockSource(DataSource):
         """Give the columns that the options ask for."""
         settings = read_settings(self.options)
         open_folder(settings.place.path)
-        return spark_schema(settings.content.choose(settings.content.known(BLOCK_COLUMNS)))
+        return spark_schema(settings.content.choose(settings.columns()))
 
     def reader(self, schema: StructType) -> BlockReader:
         """Give what reads the directory once."""
@@ -75,10 +75,10 @@ class BlockSource(DataSource):
         if settings.starts_at_end:
             raise UsageError(f"{FORMAT}: startingOffsets=latest is for following a directory")
         kind = NarrowedBlockReader if settings.pushdown.pushdown else BlockReader
-        return kind(settings, requested(schema, settings.content.known(BLOCK_COLUMNS)))
+        return kind(settings, requested(schema, settings.columns()))
 
     def streamReader(self, schema: StructType) -> BlockStreamReader:  # noqa: N802 - Spark's name
         """Give what follows the directory."""
         settings = read_settings(self.options)
-        columns = requested(schema, settings.content.known(BLOCK_COLUMNS))
+        columns = requested(schema, settings.columns())
         return BlockStreamReader(settings, columns)

@@ -12,6 +12,7 @@ from pyarrow import fs
 
 from penstock.errors import UsageError
 from penstock.spark.archives.folder import (
+    BEGUN_BYTES,
     HASHED_BYTES,
     AlreadyThere,
     ArchiveFolder,
@@ -40,11 +41,12 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> ArchiveFolder:
 
 
 def test_a_file_is_read_as_it_was_written_with_the_same_hash(folder: ArchiveFolder) -> None:
-    data = bytes(range(256)) * 5000
+    # So long that the kernel is told to begin with it, more than once.
+    data = bytes(range(256)) * (BEGUN_BYTES // 200)
 
     written = folder.write("data/one", lambda file: [file.write(data), file.write(data)])
 
-    assert folder.read("data/one", 10**7) == data + data
+    assert folder.read("data/one", 10**8) == data + data
     assert folder.hash_of("data/one") == written
     assert folder.size("data/one") == 2 * len(data)
     assert folder.names("data") == ["one"]

@@ -12,6 +12,7 @@ What always holds: the same messages in the same batches make the same bytes. Lo
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 
 from penstock.errors import CorruptStore
 from penstock.spark import schema
+from penstock.spark.archives.compression import writer_options
 from penstock.spark.archives.folder import ArchiveFolder, HashingFile
 from penstock.spark.archives.manifest import FileEntry, hex_of
 from penstock.spark.rows import hash_rows
@@ -62,17 +64,6 @@ Texts = tuple[memoryview, memoryview]
 RowColumns = tuple[memoryview, memoryview, Texts, Texts, Texts]
 
 _KEY = b"penstock"
-
-_NUMBERS = ("sequence", "timestamp", "time_ns")
-"""Small once only their differences are kept: there is nothing left to compress."""
-
-_BYTES = ("subject", "headers", "data")
-_COMPRESSION = dict.fromkeys(_BYTES, "zstd") | dict.fromkeys((*_NUMBERS, "subject_raw"), "none")
-_COMPRESSION_LEVELS = dict.fromkeys(_BYTES, 1)
-"""The next levels take half as long again, for a few per cent."""
-
-_ENCODINGS = dict.fromkeys(_NUMBERS, "DELTA_BINARY_PACKED") | {"data": "DELTA_LENGTH_BYTE_ARRAY"}
-"""Payloads without their lengths in between: zstd sees at once where there is nothing to gain."""
 
 
 class FileFacts(msgspec.Struct):
@@ -141,24 +132,28 @@ def _write_groups(
     file: HashingFile, facts: FileFacts, task: FileTask, batches: Iterator[pa.RecordBatch]
 ) -> None:
     counting = _Counting()
+    tables = map(functools.partial(_stored, counting), groups(batches, task.group_rows))
+    table = next(tables, None)
     with pq.ParquetWriter(
         file,
         FILE_SCHEMA,
-        compression=_COMPRESSION,
-        compression_level=_COMPRESSION_LEVELS,
-        use_dictionary=["subject"],
-        column_encoding=_ENCODINGS,
-        write_statistics=[*_NUMBERS, "subject"],
-        write_page_checksum=True,
         store_schema=False,
         sorting_columns=[pq.SortingColumn(0)],
+        **writer_options(FILE_SCHEMA.empty_table() if table is None else table),
     ) as writer:
-        for group in groups(batches, task.group_rows):
-            for batch in group:
-                counting.add(batch)
-            writer.write_table(pa.Table.from_batches(map(_as_stored, group)))
+        while table is not None:
+            writer.write_table(table)
+            # Let go of before the next is read: one group at a time is in memory.
+            table = None
+            table = next(tables, None)
         counting.tell(facts)
         writer.add_key_value_metadata({_KEY.decode(): msgspec.json.encode(facts).decode()})
+
+
+def _stored(counting: _Counting, group: list[pa.RecordBatch]) -> pa.Table:
+    for batch in group:
+        counting.add(batch)
+    return pa.Table.from_batches(map(_as_stored, group))
 
 
 def groups(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:

@@ -256,6 +256,11 @@ class Life(NatsClient):
         while self.ask(f"CONSUMER.INFO.{self.stream_name}.{name}")["num_waiting"] != count:
             pass
 
+    def until_unbound(self, name: str = "C") -> None:
+        """Ask until a consumer knows that nobody listens any more: it may be told later."""
+        while self.ask(f"CONSUMER.INFO.{self.stream_name}.{name}").get("push_bound"):
+            pass
+
     def until_left(self, count: int) -> None:
         """Ask until so many messages are left in the stream, which may take its time."""
         while self.ask(f"STREAM.INFO.{self.stream_name}")["state"]["messages"] > count:

@@ -186,6 +186,7 @@ def what_is_confirmed_about_the_flow_is_acknowledged(life: Life) -> None:
     headers = b"NATS/1.0\r\nNats-Last-Consumer: 2\r\nNats-Last-Stream: 2\r\n\r\n"
     life.publish(life.flow, headers=headers)
     life.leave("to.confirm")
+    life.until_unbound()
     life.info()
 
 

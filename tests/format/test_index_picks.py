@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import FormatError
 from penstock.format import reader as reading
-from penstock.format.block_index import BlockIndex
+from penstock.format.block_index import ENTRY_BYTES, FIXED_BYTES, BlockIndex
 from penstock.format.columns import ColumnBuilder, Message
 from penstock.format.index_picks import IndexPicks
 from penstock.format.reader import Selection, StreamReader
@@ -23,22 +23,68 @@ from tests.format.written import BlockWriter
 ALL = {"first_seq": 0, "last_seq": 2**64 - 1, "first_ns": -(2**63), "last_ns": 2**63 - 1}
 
 
-def frozen_index(writer: BlockWriter) -> BlockIndex:
+class MemoryFile:
+    """A block file in memory, as a file of another file system is: without a descriptor."""
+
+    path = "block"
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def fileno(self) -> int:
+        return -1
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return self._data[offset : offset + size]
+
+    def size(self) -> int:
+        return len(self._data)
+
+    def close(self) -> None:
+        pass
+
+
+def image_of(writer: BlockWriter) -> bytes:
     index = writer.index()
     index.freeze()
-    return BlockIndex.load(index.encode(), "index")
+    return index.encode()
 
 
-def pick(
-    writer: BlockWriter, subjects: list[bytes], removed: SequenceSet, gap: int, rows_max: int
+def filled(
+    picks: IndexPicks, writer: BlockWriter, *, data: bytes = b"", gap: int = 0, rows_max: int = 10
 ) -> list[Message]:
-    index = frozen_index(writer)
-    picks = IndexPicks(index, SubjectFilter(subjects), removed=removed, **ALL)
+    file = MemoryFile(data or bytes(writer.data))
+    found: list[Message] = []
     builder = ColumnBuilder()
-    for offset, size, first, end in picks.stretches(gap, 1 << 20, rows_max):
-        data = bytes(writer.data[offset : offset + size])
-        picks.fill(builder, data, offset, first, end, writer.header.seed, None)
-    return list(builder.take(writer.header.number).messages())
+    done = 0
+    while done < picks.count:
+        done = picks.fill(
+            builder, file, done, gap_max=gap, bytes_max=1 << 20, rows_max=rows_max,
+            seed=writer.header.seed, unseal=None,
+        )  # fmt: skip
+        assert builder.count <= rows_max
+        found += builder.take(writer.header.number).messages()
+    return found
+
+
+def sections_of(image: bytes, index: BlockIndex) -> tuple[bytes, bytes]:
+    """Give the bytes of an index's entries, and those of its subjects."""
+    entries_end = FIXED_BYTES + index.count * ENTRY_BYTES
+    # There are no expiries; the tombstones take two bytes, and the checksum eight.
+    return image[FIXED_BYTES:entries_end], image[entries_end:-10]
+
+
+def unverified(image: bytes, entries: bytes | None = None) -> BlockIndex:
+    index = BlockIndex.load(image, "index")
+    numbers = (
+        index.number, index.generation, index.count, index.block_bytes, index.base_seq,
+        index.last_seq, index.first_time_ns, index.last_time_ns, index.message_bytes,
+        index.subject_count,
+    )  # fmt: skip
+    found, subjects = sections_of(image, index)
+    return BlockIndex.unverified(
+        numbers, index.header, found if entries is None else entries, subjects
+    )
 
 
 @given(
@@ -58,31 +104,73 @@ def test_picks_are_what_the_filter_wants(
     for seq in gone:
         removed.add(seq)
 
-    found = pick(writer, [b"s.%d" % number for number in wanted], removed, gap, rows_max)
+    subjects = SubjectFilter([b"s.%d" % number for number in wanted])
+    image = image_of(writer)
+    verified = IndexPicks(BlockIndex.load(image, "index"), subjects, removed=removed, **ALL)
+    every = IndexPicks.of_unverified(unverified(image), subjects)
 
-    assert [(each.subject, each.payload) for each in found] == [
-        (b"s.%d" % number, b"%d" % place)
+    rows = [
+        (place + 1, b"s.%d" % number, b"%d" % place)
         for place, number in enumerate(numbers)
-        if number in wanted and place + 1 not in gone
+        if number in wanted
     ]
+    for picks, expected in ((verified, [row for row in rows if row[0] not in gone]), (every, rows)):
+        found = filled(picks, writer, gap=gap, rows_max=rows_max)
+        assert [(each.seq, each.subject, each.payload) for each in found] == expected
+
+
+@given(
+    numbers=st.lists(st.integers(0, 2), min_size=1, max_size=12),
+    damage=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 15), st.integers(0, 11))),
+)
+def test_entries_that_were_not_verified_lose_nothing_unseen(
+    numbers: list[int], damage: list[tuple[int, int, int]]
+) -> None:
+    writer = BlockWriter()
+    for place, number in enumerate(numbers):
+        writer.add(b"s.%d" % number, b"%d" % place)
+    image = image_of(writer)
+    entries, _ = sections_of(image, BlockIndex.load(image, "index"))
+    # Bytes, and whole entries, are those of other entries: what is most like the truth.
+    changed = bytearray(entries)
+    for to, byte, origin in damage:
+        one, other = ((each % len(numbers)) * ENTRY_BYTES for each in (to, origin))
+        if byte < 4:
+            changed[one : one + ENTRY_BYTES] = entries[other : other + ENTRY_BYTES]
+        else:
+            changed[one + byte] = entries[other + byte]
+
+    subjects = SubjectFilter([b"s.1"])
+    try:
+        picks = IndexPicks.of_unverified(unverified(image, bytes(changed)), subjects)
+        found = filled(picks, writer)
+    except FormatError:
+        return
+    assert [each.payload for each in found] == [
+        b"%d" % place for place, number in enumerate(numbers) if number == 1
+    ]
+
+
+def test_entries_that_are_cut_short_are_refused() -> None:
+    writer = BlockWriter()
+    writer.add(b"a", b"payload")
+
+    with pytest.raises(FormatError, match="cut short"):
+        unverified(image_of(writer), b"\0" * (ENTRY_BYTES - 1))
 
 
 def test_a_record_that_is_not_what_the_index_says_is_refused() -> None:
     writer = BlockWriter()
     writer.add(b"a", b"payload")
     writer.add(b"b", b"payload")
-    index = frozen_index(writer)
+    index = BlockIndex.load(image_of(writer), "index")
     picks = IndexPicks(index, SubjectFilter([b"b"]), removed=SequenceSet(), **ALL)
-    [(offset, size, first, end)] = picks.stretches(0, 1 << 20, 10)
-    data = bytearray(writer.data[offset : offset + size])
+    data = bytearray(writer.data)
     data[-9] ^= 1
 
-    with pytest.raises(FormatError):
-        picks.fill(ColumnBuilder(), data, offset, first, end, writer.header.seed, None)
-    with pytest.raises(FormatError):
-        picks.fill(ColumnBuilder(), data[:-1], offset, first, end, writer.header.seed, None)
-    with pytest.raises(IndexError):
-        picks.fill(ColumnBuilder(), data, offset, first, end + 1, writer.header.seed, None)
+    for wrong in (data, data[:-1]):
+        with pytest.raises(FormatError):
+            filled(picks, writer, data=bytes(wrong))
 
 
 def make_store(path: Path) -> None:

@@ -23,7 +23,7 @@ from penstock.format.block_index import BlockIndex
 from penstock.format.block_walker import BlockWalker
 from penstock.format.damage import Damage
 from penstock.format.files import LocalFolder, ReadableFolder
-from penstock.format.index_head import IndexHead, count_wanted, read_head
+from penstock.format.index_head import IndexHead, count_wanted, read_head, read_unverified
 from penstock.format.layout import block_name, block_number, index_name
 from penstock.format.subject_table import SubjectTable
 from penstock.subjects import SubjectFilter
@@ -159,6 +159,19 @@ class BlockFolder:
         if whole is None or whole.header != header:
             return None
         return whole.count_matching(subjects)
+
+    def unverified_index(self, number: int) -> BlockIndex | None:
+        """Give an index to look for entries in, which are not verified; None as of `index_file`."""
+        try:
+            file = self.folder.open(index_name(number))
+        except FileNotFoundError:
+            return None
+        try:
+            return read_unverified(file)
+        except CorruptStore:
+            return None
+        finally:
+            file.close()
 
     def header(self, number: int, head: bytes, index: BlockIndex | IndexHead | None) -> BlockHeader:
         """Read a block's header; a damaged one is reported and mended, by the index or alone."""

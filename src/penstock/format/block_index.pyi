@@ -142,6 +142,16 @@ class BlockIndex:
         ...
 
     @staticmethod
+    def unverified(
+        numbers: tuple[int, ...], header: bytes, entries: bytes, sections: bytes
+    ) -> BlockIndex:
+        """Give an index of which only the subject sections were verified, to look for entries in.
+
+        Raises FormatError where they point outside themselves.
+        """
+        ...
+
+    @staticmethod
     def load(data: bytes, path: str) -> BlockIndex:
         """Look into the bytes of an index file, after verifying all of them.
 

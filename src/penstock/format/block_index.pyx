@@ -582,6 +582,30 @@ cdef class BlockIndex:
             raise CorruptStore(path, 0, "block index points outside itself")
         return index
 
+    @staticmethod
+    def unverified(
+        tuple numbers not None, bytes header not None, bytes entries not None,
+        bytes sections not None,
+    ):
+        """Give an index of which only the subject sections were verified, to look for entries in.
+
+        What it says of an entry must be held against the record, and how many there are against
+        the subjects. `numbers` are the fields of an `IndexHead` up to the header. Raises
+        FormatError where the sections point outside themselves.
+        """
+        cdef BlockIndex index = _of_sections(sections, numbers[9])
+        cdef const uint8_t* start = entries
+        (
+            index.number, index.generation, index.count, index.block_bytes, index.base_seq,
+            index.last_seq, index.first_time_ns, index.last_time_ns, index.message_bytes, _,
+        ) = numbers
+        if <size_t>len(entries) != <size_t>index.count * sizeof(Entry):
+            raise FormatError("the entries of an index are cut short")
+        index.header = header
+        index.owner = (entries, sections)
+        index.entries = <Entry*>start
+        return index
+
     cdef bint _is_sound(self) noexcept nogil:
         # The checksum says that these are the bytes that were written; this says that a writer
         # with a fault cannot make a reader look outside the buffer.
@@ -606,11 +630,15 @@ def count_matching(bytes sections not None, uint32_t subject_count, subject_filt
 
     Raises FormatError where they point outside themselves; their checksum is the caller's.
     """
+    # The index has no entries here, so nothing else may be asked of it than this.
+    return _of_sections(sections, subject_count).count_matching(subject_filter)
+
+
+cdef BlockIndex _of_sections(bytes sections, uint32_t subject_count):
     cdef BlockIndex index = BlockIndex.__new__(BlockIndex)
     cdef const uint8_t* start = sections
     cdef size_t fixed = <size_t>subject_count * SUBJECT_BYTES
     cdef uint32_t place
-    cdef bytes wanted
     if fixed > <size_t>len(sections):
         raise FormatError("the subjects of an index are cut short")
     index.owner = sections
@@ -622,8 +650,4 @@ def count_matching(bytes sections not None, uint32_t subject_count, subject_filt
     for place in range(subject_count):
         if not _is_inside(index, place):
             raise FormatError("the subjects of an index point outside it")
-    # The index has no entries here, so nothing else may be asked of it than this.
-    wanted = index.wanted_subjects(subject_filter)
-    if not wanted:
-        return 0
-    return index.count_entries(0, <const uint8_t*>PyBytes_AS_STRING(wanted), NULL)
+    return index

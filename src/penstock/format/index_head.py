@@ -72,8 +72,12 @@ class _Parts(msgspec.Struct, frozen=True):
     subjects_checksum: int
 
     @property
+    def count(self) -> int:
+        return self.numbers[2]
+
+    @property
     def subjects_at(self) -> int:
-        return FIXED_BYTES + self.numbers[2] * ENTRY_BYTES + self.expiry_count * EXPIRY_BYTES
+        return FIXED_BYTES + self.count * ENTRY_BYTES + self.expiry_count * EXPIRY_BYTES
 
     @property
     def subjects_bytes(self) -> int:
@@ -115,13 +119,35 @@ def count_wanted(file: ReadableFile, header: bytes, subjects: SubjectFilter) -> 
     parts = _read_parts(file.read_at(0, FIXED_BYTES), file)
     if parts is None or parts.header != header:
         return None
-    sections = file.read_at(parts.subjects_at, parts.subjects_bytes)
-    if xxh64(sections) != parts.subjects_checksum:
-        raise CorruptStore(file.path, parts.subjects_at, "block index subjects checksum differs")
+    sections = _read_subjects(file, parts)
     try:
         return count_matching(sections, parts.numbers[-1], subjects)
     except FormatError as error:
         raise CorruptStore(file.path, parts.subjects_at, error.reason) from error
+
+
+def read_unverified(file: ReadableFile) -> BlockIndex | None:
+    """Give an index to look for entries in, which are not verified; see `BlockIndex.unverified`.
+
+    None where only the whole file tells; raises as `read_head` does. For filters: comparing the
+    checksum of all entries takes longer than reading the few messages that are wanted.
+    """
+    parts = _read_parts(file.read_at(0, FIXED_BYTES), file)
+    if parts is None:
+        return None
+    sections = _read_subjects(file, parts)
+    entries = file.read_at(FIXED_BYTES, parts.count * ENTRY_BYTES)
+    try:
+        return BlockIndex.unverified(parts.numbers, parts.header, entries, sections)
+    except FormatError as error:
+        raise CorruptStore(file.path, parts.subjects_at, error.reason) from error
+
+
+def _read_subjects(file: ReadableFile, parts: _Parts) -> bytes:
+    sections = file.read_at(parts.subjects_at, parts.subjects_bytes)
+    if xxh64(sections) != parts.subjects_checksum:
+        raise CorruptStore(file.path, parts.subjects_at, "block index subjects checksum differs")
+    return sections
 
 
 def _read_parts(fixed: bytes, file: ReadableFile) -> _Parts | None:

@@ -1,10 +1,11 @@
 """Records picked out of a sealed block by its index, without reading what lies between them."""
 
-from typing_extensions import Buffer, disjoint_base
+from typing_extensions import disjoint_base
 
 from penstock.format.block_index import BlockIndex
 from penstock.format.block_keys import Unseal
 from penstock.format.columns import ColumnBuilder
+from penstock.format.files import ReadableFile
 from penstock.format.sequence_set import SequenceSet
 from penstock.subjects import SubjectFilter
 
@@ -23,26 +24,35 @@ class IndexPicks:
         last_ns: int,
         removed: SequenceSet,
     ) -> None: ...
+    @staticmethod
+    def of_unverified(index: BlockIndex, subjects: SubjectFilter) -> IndexPicks:
+        """Pick all that is wanted by an index whose entries were not verified."""
+        ...
+
+    @property
+    def index(self) -> BlockIndex:
+        """Whose entries they are."""
+        ...
+
     @property
     def count(self) -> int:
         """How many records are wanted."""
         ...
 
-    def stretches(
-        self, gap_max: int, bytes_max: int, rows_max: int
-    ) -> list[tuple[int, int, int, int]]:
-        """Give (offset, bytes, first pick, end pick) of what is read together."""
-        ...
-
     def fill(
         self,
         builder: ColumnBuilder,
-        data: Buffer,
-        offset: int,
+        file: ReadableFile,
         first: int,
-        end: int,
+        *,
+        gap_max: int,
+        bytes_max: int,
+        rows_max: int,
         seed: int,
         unseal: Unseal | None,
-    ) -> None:
-        """Add picks whose bytes lie in `data`; raises FormatError where they are not there."""
+    ) -> int:
+        """Add picks from `first` on, read from the block's file; give the first that is left.
+
+        Raises FormatError where a record is not what the index says.
+        """
         ...

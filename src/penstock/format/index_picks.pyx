@@ -4,12 +4,13 @@ For filters that want little of a block: the index tells where the wanted record
 are read together, and each record is checked as a walk would check it. The index is derived data:
 where a record is not what it says, `fill` raises, and the caller walks the block instead.
 
-Pure; one thread at a time. The caller reads the bytes.
+Read-only; one thread at a time. Small reads keep the interpreter lock, as the store's own do.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
+from posix.unistd cimport pread
 
 from penstock.errors import FormatError
 
@@ -19,12 +20,14 @@ from penstock.format.record cimport (
     FLAG_DELETED, FLAG_ENVELOPED, PARSED_WHOLE, Record, checksum_holds, parse,
 )
 from penstock.format.sequence_set cimport SequenceSet
+from penstock.subjects cimport SubjectFilter
 
 
 cdef class IndexPicks:
     """The wanted entries of one index; see the module."""
 
-    cdef BlockIndex index
+    cdef readonly BlockIndex index
+    cdef SubjectFilter subjects
     cdef uint32_t* ordinals
     cdef readonly Py_ssize_t count
 
@@ -33,19 +36,64 @@ cdef class IndexPicks:
         int64_t first_ns, int64_t last_ns, SequenceSet removed not None,
     ):
         """Pick what is live and wanted; `subjects` is a SubjectFilter."""
-        cdef bytes wanted = index.wanted_subjects(subjects)
+        cdef bytes wanted = self._begin(index, subjects)
         cdef const uint8_t* wanted_bytes = NULL
-        self.index = index
         if not wanted:
             return
-        self.ordinals = <uint32_t*>malloc(
-            index.count_entries(0, <const uint8_t*>PyBytes_AS_STRING(wanted), NULL) * 4 + 4
-        )
-        if self.ordinals == NULL:
-            raise MemoryError
         wanted_bytes = <const uint8_t*>PyBytes_AS_STRING(wanted)
         with nogil:
             self._pick(wanted_bytes, first_seq, last_seq, first_ns, last_ns, removed)
+
+    @staticmethod
+    def of_unverified(BlockIndex index not None, SubjectFilter subjects not None):
+        """Pick all that is wanted by an index whose entries were not verified.
+
+        Raises FormatError where they are not as many as its subjects say. `fill` then looks at the
+        subject of each record, too: so many whole records of these subjects are all of them.
+        """
+        cdef IndexPicks picks = IndexPicks.__new__(IndexPicks)
+        cdef bytes wanted = picks._begin(index, subjects)
+        cdef const uint8_t* wanted_bytes
+        cdef uint64_t expected
+        cdef bint fits
+        picks.subjects = subjects
+        if not wanted:
+            return picks
+        wanted_bytes = <const uint8_t*>PyBytes_AS_STRING(wanted)
+        with nogil:
+            expected = index.count_entries(0, wanted_bytes, NULL)
+            fits = picks._pick_all(wanted_bytes, expected)
+        if not fits:
+            raise FormatError("an index has other entries than its subjects say")
+        return picks
+
+    cdef bytes _begin(self, BlockIndex index, SubjectFilter subjects):
+        # Find the wanted subjects, and make room for their entries.
+        cdef bytes wanted = index.wanted_subjects(subjects)
+        self.index = index
+        if wanted:
+            self.ordinals = <uint32_t*>malloc(
+                index.count_entries(0, <const uint8_t*>PyBytes_AS_STRING(wanted), NULL) * 4 + 4
+            )
+            if self.ordinals == NULL:
+                raise MemoryError
+        return wanted
+
+    cdef bint _pick_all(self, const uint8_t* wanted, uint64_t expected) noexcept nogil:
+        # Each further on than the one before: so no record is there twice in place of another.
+        cdef uint32_t ordinal, subject
+        cdef uint64_t end = 0
+        cdef const Entry* entry
+        for ordinal in range(self.index.count):
+            entry = &self.index.entries[ordinal]
+            subject = entry.subject
+            if subject < self.index.subject_count and wanted[subject]:
+                if <uint64_t>self.count == expected or entry.offset < end:
+                    return False
+                end = <uint64_t>entry.offset + entry.length
+                self.ordinals[self.count] = ordinal
+                self.count += 1
+        return <uint64_t>self.count == expected
 
     def __dealloc__(self):
         free(self.ordinals)
@@ -73,59 +121,93 @@ cdef class IndexPicks:
                 self.count += 1
             ordinal += 1
 
-    def stretches(self, uint64_t gap_max, uint64_t bytes_max, Py_ssize_t rows_max):
-        """Give (offset, bytes, first pick, end pick) of what is read together.
-
-        Picks that lie within `gap_max` of each other go together, up to `bytes_max` and `rows_max`.
-        """
-        cdef list found = []
-        cdef Py_ssize_t pick, first = 0
-        cdef uint64_t start = 0, end = 0
-        cdef const Entry* entry
-        for pick in range(self.count):
-            entry = &self.index.entries[self.ordinals[pick]]
-            if pick and (
-                entry.offset > end + gap_max or entry.offset + entry.length - start > bytes_max
-                or pick - first >= rows_max
-            ):
-                found.append((start, end - start, first, pick))
-                first = pick
-            if pick == first:
-                start = entry.offset
-            end = <uint64_t>entry.offset + entry.length
-        if self.count:
-            found.append((start, end - start, first, self.count))
-        return found
-
     def fill(
-        self, ColumnBuilder builder not None, const uint8_t[::1] data not None, uint64_t offset,
-        Py_ssize_t first, Py_ssize_t end, uint64_t seed, unseal,
+        self, ColumnBuilder builder not None, file, Py_ssize_t first, *, uint64_t gap_max,
+        size_t bytes_max, Py_ssize_t rows_max, uint64_t seed, unseal,
     ):
-        """Add the picks `first` to `end`, whose bytes lie in `data`, read at `offset`.
+        """Add picks from `first` on, read from the block's file; give the first that is left.
 
-        Raises FormatError where a record is not what the index says; `unseal` opens envelopes, as
-        for a walk.
+        Up to `rows_max` picks and about `bytes_max` bytes, but one at least. Those that lie within
+        `gap_max` of each other are read together. Raises FormatError where a record is not what
+        the index says; `unseal` opens envelopes, as for a walk.
         """
+        cdef int fd = file.fileno()
+        cdef Py_ssize_t end
+        cdef uint64_t offset
+        cdef size_t size
+        cdef bytes data
+        while first < self.count:
+            end = self._stretch(first, gap_max, bytes_max, rows_max, &offset, &size)
+            if builder.count and (
+                builder.count + end - first > rows_max or builder.data_bytes() + size > bytes_max
+            ):
+                break
+            data = self._at_hand(fd, offset, size)
+            if data is None:
+                data = file.read_at(offset, size)
+            self._add(
+                builder, <const uint8_t*>PyBytes_AS_STRING(data), len(data), offset, first, end,
+                seed, unseal,
+            )
+            first = end
+        return first
+
+    cdef bytes _at_hand(self, int fd, uint64_t offset, size_t size):
+        # What one system call gives, or None.
+        cdef bytes data
+        if fd < 0:
+            return None
+        data = PyBytes_FromStringAndSize(NULL, size)
+        return data if pread(fd, PyBytes_AS_STRING(data), size, offset) == <ssize_t>size else None
+
+    cdef Py_ssize_t _stretch(
+        self, Py_ssize_t first, uint64_t gap_max, uint64_t bytes_max, Py_ssize_t rows_max,
+        uint64_t* offset, size_t* size,
+    ) noexcept:
+        # Where those end that are read together with one, and the bytes that they take.
+        cdef const Entry* entry = &self.index.entries[self.ordinals[first]]
+        cdef uint64_t end = <uint64_t>entry.offset + entry.length
+        cdef Py_ssize_t pick = first + 1
+        offset[0] = entry.offset
+        while pick < self.count and pick - first < rows_max:
+            entry = &self.index.entries[self.ordinals[pick]]
+            if (
+                entry.offset < end or entry.offset > end + gap_max
+                or entry.offset + entry.length - offset[0] > bytes_max
+            ):
+                break
+            end = <uint64_t>entry.offset + entry.length
+            pick += 1
+        size[0] = end - offset[0]
+        return pick
+
+    cdef int _add(
+        self, ColumnBuilder builder, const uint8_t* data, size_t size, uint64_t offset,
+        Py_ssize_t first, Py_ssize_t end, uint64_t seed, unseal,
+    ) except -1:
+        # The picks `first` to `end`, whose bytes were read at `offset`.
         cdef Record record
         cdef const Entry* entry
         cdef Py_ssize_t pick
         cdef uint64_t at
-        if first < 0 or end > self.count:
-            raise IndexError(end)
         for pick in range(first, end):
             entry = &self.index.entries[self.ordinals[pick]]
             at = entry.offset - offset
             if (
-                entry.offset < offset or at + entry.length > <uint64_t>data.shape[0]
-                or parse(&data[at], entry.length, &record) != PARSED_WHOLE
+                at + entry.length > size
+                or parse(data + at, entry.length, &record) != PARSED_WHOLE
                 or record.length != entry.length
                 or record.seq != self.index.base_seq + entry.seq_delta
-                or not checksum_holds(&data[at], &record, seed + entry.offset)
+                or not checksum_holds(data + at, &record, seed + entry.offset)
             ):
                 raise FormatError("no record where the index has one", offset=entry.offset)
             # Erased since the index was written.
             if record.flags & FLAG_DELETED:
                 continue
+            if self.subjects is not None and not self.subjects.matches_raw(
+                record.subject, record.subject_size
+            ):
+                raise FormatError("another record than the index has", offset=entry.offset)
             if record.flags & FLAG_ENVELOPED:
                 subject = record.subject[:record.subject_size]
                 headers, payload = unseal(
@@ -141,3 +223,4 @@ cdef class IndexPicks:
                 record.subject_size, record.headers, record.headers_size, record.payload,
                 record.payload_size,
             )
+        return 0

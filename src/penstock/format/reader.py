@@ -256,46 +256,24 @@ class StreamReader(BlockFolder):
             wanted = msgspec.structs.replace(wanted, first_seq=done_seq + 1)
         yield from self._walked_batches(block, wanted)
 
-    def _fitting_index(self, block: BlockInfo) -> BlockIndex | None:
-        """Give the index of a sealed block as it was found, or None where it has changed."""
-        index = self.index_file(block.number) if block.sealed else None
-        if index is None or (index.generation, index.base_seq, index.block_bytes) != (
-            block.generation,
-            block.base_seq,
-            block.bytes,
-        ):
-            return None
-        return index
-
     def _picked_batches(self, block: BlockInfo, wanted: Selection) -> Iterator[ColumnBatch | None]:
         """Yield what a filter wants little of, by the index; None at the end where that was all."""
-        if wanted.subjects is None or wanted.subjects.everything:
-            return
-        index = self._fitting_index(block)
-        if index is None:
-            return
-        picks = IndexPicks(
-            index,
-            wanted.subjects,
-            first_seq=wanted.first_seq,
-            last_seq=wanted.last_seq,
-            first_ns=wanted.first_ns,
-            last_ns=wanted.last_ns,
-            removed=self.removed,
-        )
-        if picks.count * PICKED_PART > index.count:
-            return
-        if not picks.count:
-            yield None
+        if not block.sealed or wanted.subjects is None or wanted.subjects.everything:
             return
         try:
+            picks = self._picks(block, wanted, wanted.subjects)
+            if picks is None or picks.count * PICKED_PART > block.count:
+                return
+            if not picks.count:
+                yield None
+                return
             file = self.folder.open(block_name(block.number))
-        except FileNotFoundError:
+        except (FileNotFoundError, FormatError):
             return
         try:
             # A rewrite may have overtaken the index.
-            if file.read_at(0, HEADER_BYTES) == index.header:
-                yield from self._pick(file, block.number, picks, wanted)
+            if file.read_at(0, HEADER_BYTES) == picks.index.header:
+                yield from self._pick(file, picks, wanted)
                 yield None
         except FormatError:
             # What was damaged or rewritten meanwhile, a walk tells.
@@ -303,24 +281,59 @@ class StreamReader(BlockFolder):
         finally:
             file.close()
 
+    def _picks(
+        self, block: BlockInfo, wanted: Selection, subjects: SubjectFilter
+    ) -> IndexPicks | None:
+        # Every record that is picked is verified. Where none is left out for another reason than
+        # its subject, the entries therefore need not be.
+        if self._is_whole_wanted(block, wanted):
+            index = self.unverified_index(block.number)
+            if index is not None and _is_of(index, block):
+                return IndexPicks.of_unverified(index, subjects)
+        index = self.index_file(block.number)
+        if index is None or not _is_of(index, block):
+            return None
+        return IndexPicks(
+            index,
+            subjects,
+            first_seq=wanted.first_seq,
+            last_seq=wanted.last_seq,
+            first_ns=wanted.first_ns,
+            last_ns=wanted.last_ns,
+            removed=self.removed,
+        )
+
+    def _is_whole_wanted(self, block: BlockInfo, wanted: Selection) -> bool:
+        return (
+            wanted.first_seq <= block.base_seq
+            and wanted.last_seq >= block.last_seq
+            and wanted.first_ns <= block.first_time_ns
+            and wanted.last_ns >= block.last_time_ns
+            and not any(self.removed.ranges_between(block.base_seq, block.last_seq))
+        )
+
     def _pick(
-        self, file: ReadableFile, number: int, picks: IndexPicks, wanted: Selection
+        self, file: ReadableFile, picks: IndexPicks, wanted: Selection
     ) -> Iterator[ColumnBatch]:
-        header = decode_block_header(file.read_at(0, HEADER_BYTES), self.path(number))
-        unseal = unsealer(header, self._stream, self._key, self.path(number))
+        number = picks.index.number
+        path = self.path(number)
+        header = decode_block_header(picks.index.header, path)
+        unseal = unsealer(header, self._stream, self._key, path)
         builder = ColumnBuilder(headers=wanted.headers, payloads=wanted.payloads)
-        for offset, size, first, end in picks.stretches(
-            PICKED_GAP_BYTES, wanted.bytes_max, wanted.rows_max
-        ):
-            if builder.count and (
-                builder.count + end - first > wanted.rows_max
-                or builder.data_bytes() + size > wanted.bytes_max
-            ):
+        done = 0
+        while done < picks.count:
+            done = picks.fill(
+                builder,
+                file,
+                done,
+                gap_max=PICKED_GAP_BYTES,
+                bytes_max=wanted.bytes_max,
+                rows_max=wanted.rows_max,
+                seed=header.seed,
+                unseal=unseal,
+            )
+            if builder.count:
                 yield builder.take(number)
-            data = file.read_at(offset, size)
-            picks.fill(builder, data, offset, first, end, header.seed, unseal)
-        if builder.count:
-            yield builder.take(number)
 
     def _walked_batches(self, block: BlockInfo, wanted: Selection) -> Iterator[ColumnBatch]:
         try:
@@ -482,3 +495,12 @@ class StreamReader(BlockFolder):
             return True
         pairs = ((index.entry(place), walked.entry(place)) for place in range(index.count))
         return any(one != other and not other[5] & DELETED for one, other in pairs)
+
+
+def _is_of(index: BlockIndex, block: BlockInfo) -> bool:
+    # Whether an index is of a block as it was found: it may have changed since.
+    return (index.generation, index.base_seq, index.block_bytes) == (
+        block.generation,
+        block.base_seq,
+        block.bytes,
+    )

@@ -74,7 +74,6 @@ def hash_each(const uint64_t[::1] sequences, const int64_t[::1] times, subjects,
     cdef const int64_t* time_ns
     cdef uint8_t head[HEAD_BYTES]
     cdef uint32_t sizes[3]
-    cdef uint64_t one
     cdef Py_ssize_t row
     cdef bytes hashes = PyBytes_FromStringAndSize(NULL, count * 8)
     cdef uint64_t* out = <uint64_t*>PyBytes_AS_STRING(hashes)
@@ -82,17 +81,21 @@ def hash_each(const uint64_t[::1] sequences, const int64_t[::1] times, subjects,
     if not count:
         return hashes
     sequence, time_ns = &sequences[0], &times[0]
+    # Column by column: within a message each hash waits for the one before, and those of many
+    # messages are taken at a time.
     with nogil:
         for row in range(count):
             sizes[0], sizes[1], sizes[2] = subject.size(row), header.size(row), payload.size(row)
             memcpy(head, &sequence[row], 8)
             memcpy(head + 8, &time_ns[row], 8)
             memcpy(head + 16, sizes, 12)
-            one = xxh64_raw(head, HEAD_BYTES, 0)
-            one = xxh64_raw(subject.start(row), sizes[0], one)
-            one = xxh64_raw(header.start(row), sizes[1], one)
-            one = xxh64_raw(payload.start(row), sizes[2], one)
-            out[row] = one
+            out[row] = xxh64_raw(head, HEAD_BYTES, 0)
+        for row in range(count):
+            out[row] = xxh64_raw(subject.start(row), subject.size(row), out[row])
+        for row in range(count):
+            out[row] = xxh64_raw(header.start(row), header.size(row), out[row])
+        for row in range(count):
+            out[row] = xxh64_raw(payload.start(row), payload.size(row), out[row])
     return hashes
 
 

@@ -12,7 +12,6 @@ What always holds: the same messages in the same batches make the same bytes. Lo
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -132,7 +131,7 @@ def _write_groups(
     file: HashingFile, facts: FileFacts, task: FileTask, batches: Iterator[pa.RecordBatch]
 ) -> None:
     counting = _Counting()
-    tables = map(functools.partial(_stored, counting), groups(batches, task.group_rows))
+    tables = map(_as_table, groups(counting.passing(batches), task.group_rows))
     table = next(tables, None)
     with pq.ParquetWriter(
         file,
@@ -150,9 +149,7 @@ def _write_groups(
         writer.add_key_value_metadata({_KEY.decode(): msgspec.json.encode(facts).decode()})
 
 
-def _stored(counting: _Counting, group: list[pa.RecordBatch]) -> pa.Table:
-    for batch in group:
-        counting.add(batch)
+def _as_table(group: list[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(map(_as_stored, group))
 
 
@@ -211,6 +208,12 @@ class _Counting:
         self.messages = self.bytes = self.hash = 0
         self._first_ns: int | None = None
         self._last_ns = 0
+
+    def passing(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield what comes and count it, while the processor still has it at hand."""
+        for batch in batches:
+            self.add(batch)
+            yield batch
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count messages, given as `SOURCE_COLUMNS`."""

@@ -1,0 +1,457 @@
+"""Traces of messages: what each server tells of a message's way, and what the message is spared."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conformance.conftest import PairWith
+from tests.conformance.transcripts import Peer, comparable, frames_of
+
+pytestmark = pytest.mark.oracle
+
+CONFIG = """
+jetstream: enabled
+max_payload: 2048
+accounts {
+  A {
+    jetstream: enabled
+    users: [
+      { user: a, password: p }, { user: other, password: p }
+      { user: few, password: p, permissions: {
+        publish: { deny: [ "secret", "hidden.>" ] }, subscribe: { deny: [ "wide.denied" ] } } }
+    ]
+    mappings { mapped: elsewhere, "turned.*": "to.$1" }
+    exports: [
+      { stream: "orders.>" }, { stream: "open.>" }, { stream: "chain.>" }
+      { service: help }, { service: "calc.*.*", allow_trace: true }, { service: "kept.*" }
+      { service: mapped, allow_trace: true }, { service: "in.*", allow_trace: true }
+      { service: "orders.ask", allow_trace: true }
+    ]
+  }
+  B {
+    users: [ { user: b, password: p } ]
+    msg_trace: { dest: "traces.b", sampling: "100%" }
+    imports: [
+      { stream: { account: A, subject: "orders.>" }, to: "from_a.>" }
+      { stream: { account: A, subject: "open.>" }, prefix: before, allow_trace: true }
+      { stream: { account: A, subject: "chain.>" }, allow_trace: true }
+      { service: { account: A, subject: help } }
+      { service: { account: A, subject: "calc.*.*" }, to: "sums.$2.$1" }
+      { service: { account: A, subject: mapped } }
+      { service: { account: A, subject: "in.*" } }
+      { service: { account: A, subject: "kept.*" } }
+      { service: { account: A, subject: "orders.ask" } }
+    ]
+    exports: [ { service: help, allow_trace: true }, { service: "sums.*.*", allow_trace: true } ]
+  }
+  C {
+    users: [ { user: c, password: p } ]
+    trace_dest: "not.for.few"
+    imports: [
+      { service: { account: B, subject: "sums.*.*" }, to: "far.$1.$2" }
+      { service: { account: B, subject: help }, to: "help.through" }
+    ]
+  }
+}
+"""
+
+_VARIES = re.compile(rb'"(rtt|start|id|server)":("[^"]*"|\d+)|_R_\.[\w.]+')
+_SIZES = re.compile(rb"(HMSG [^\r]*?) \d+ \d+\r\n")
+_SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+class Company:
+    """Members of the accounts, what they heard, and the traces that came to them."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._peers: dict[str, Peer] = {}
+        self._ends = 0
+
+    def peer(self, user: str, **fields: Any) -> Peer:
+        """Give somebody, who connects when first asked for."""
+        if user not in self._peers:
+            known = {"user": user, "pass": "p", "headers": True, "no_responders": True}
+            greeting = {"verbose": False, "name": f"{user}'s", **known, **fields}
+            peer = self._peers[user] = Peer(self._port)
+            peer.send(f"CONNECT {json.dumps(greeting)}\r\n".encode())
+            peer.wait()
+            peer.forget()
+        return self._peers[user]
+
+    def say(self, user: str, *lines: str) -> None:
+        """Send lines, and wait until they are dealt with."""
+        peer = self.peer(user)
+        peer.send("".join(f"{line}\r\n" for line in lines).encode())
+        peer.wait()
+
+    def publish(self, user: str, subject: str, reply: str = "", **headers: str) -> None:
+        """Publish `hi` with headers, whose names have dashes."""
+        lines = [f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items()]
+        block = f"NATS/1.0\r\n{''.join(lines)}\r\n"
+        target = f"{subject} {reply}".rstrip()
+        self.say(user, f"HPUB {target} {len(block)} {len(block) + 2}", f"{block}hi")
+
+    def trace(self, user: str, subject: str, reply: str = "", **headers: str) -> None:
+        """Publish `hi`, and have it traced to `traces.<user>`."""
+        self.publish(user, subject, reply, Nats_Trace_Dest=f"traces.{user}", **headers)
+
+    def try_out(self, user: str, subject: str, reply: str = "", **headers: str) -> None:
+        """Publish `hi` to be traced but not delivered."""
+        self.trace(user, subject, reply, Nats_Trace_Only="true", **headers)
+
+    def frames(self, user: str) -> list[bytes]:
+        """Give what somebody heard."""
+        peer = self.peer(user)
+        peer.wait()
+        frames = frames_of(bytes(peer.received))
+        peer.forget()
+        return [frame for frame in comparable(frames) if frame != b"PONG\r\n"]
+
+    def heard(self, *users: str) -> list[list[bytes]]:
+        """Give what some heard, without what differs from one time to the other."""
+        return [[_plain(frame) for frame in self.frames(user)] for user in users]
+
+    def traced(self, user: str = "a", end: str = "end") -> list[Any]:
+        """Give what came to `traces.<user>`, up to the trace of a message that ends them.
+
+        Traces are sent some time later, one after the other; those of messages for a stream when
+        the stream has looked at them: then the one that ends them must be for that stream, too.
+        """
+        self._ends += 1
+        last = f"{end}.{self._ends}"
+        self.try_out(user, last)
+        found: list[Any] = []
+        while not (found and isinstance(found[-1], dict) and _subject(found[-1]) == last):
+            found += [_shown(frame) for frame in self.frames(f"{user}")]
+        return found[:-1]
+
+    def close(self) -> None:
+        """Let everybody go."""
+        for peer in self._peers.values():
+            peer.close()
+
+
+def _plain(frame: bytes) -> bytes:
+    return _VARIES.sub(b"<varies>", _SIZES.sub(rb"\1\r\n", frame))
+
+
+def _subject(trace: Any) -> str:
+    return str(trace["events"][0]["subj"])
+
+
+def _shown(frame: bytes) -> Any:
+    """Give a trace without what always differs, its fields in their order; others as they are."""
+    head, _, rest = frame.partition(b"\r\n")
+    if not head.split(b" ")[1].startswith(b"traces."):
+        return _plain(frame)
+    shown: dict[str, Any] = json.loads(rest)
+    assert list(shown)[0] == "server"
+    shown["server"] = list(shown["server"])
+    for event in shown["events"]:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", event["ts"])
+        event["ts"] = "<time>"
+        if event.get("cid"):
+            event["cid"] = "<cid>"
+    # Subscriptions of one place come in any order.
+    first, *others = shown["events"]
+    shown["events"] = [first, *sorted(others, key=json.dumps)]
+    shown["names"] = [list(event) for event in shown["events"]]
+    return shown | {"head": head.split(b" ")[0]}
+
+
+Story = Callable[[Company], object]
+
+
+def subscribers_are_told_of(all_: Company) -> object:
+    all_.say("a", "SUB traces.a 9", "SUB plain 1")
+    all_.say("other", "SUB plain 1", "SUB > 2")
+    all_.trace("a", "plain", Key="value", Other="1")
+    all_.trace("a", "plain", reply="back")
+    return all_.traced(), all_.heard("other")
+
+
+def one_of_a_group_is_told_of(all_: Company) -> object:
+    all_.say("a", "SUB traces.a 9")
+    all_.say("other", "SUB plain group 1", "SUB plain.* group 1", "SUB plain.x others 2")
+    all_.trace("a", "plain")
+    all_.trace("a", "plain.x")
+    all_.try_out("a", "plain.x")
+    return all_.traced(), all_.heard("other")
+
+
+def nobody_listens(all_: Company) -> object:
+    all_.say("a", "SUB traces.a 9", "SUB back 1")
+    all_.trace("a", "plain", reply="back")
+    all_.try_out("a", "plain", reply="back")
+    return all_.traced()
+
+
+def what_is_only_traced_is_not_delivered(all_: Company) -> object:
+    all_.say("a", "SUB traces.a 9", "SUB back 1")
+    all_.say("other", "SUB plain 1", "UNSUB 1 2")
+    for value in ("true", "1", "On", "TRUE", "0", "yes", "false"):
+        all_.trace("a", "plain", reply="back", Nats_Trace_Only=value)
+    return all_.traced(), all_.heard("other")
+
+
+def headers_are_read_as_they_are(all_: Company) -> object:
+    all_.say("a", "SUB traces.a 9", "SUB plain 1")
+    blocks = [
+        "Nats-Trace-Dest:traces.a\r\nTwice: 1\r\nTwice: 2\r\ntwice:  3  \r\nEmpty:\r\n",
+        "nats-trace-dest: traces.a\r\n",
+        "Nats-Trace-Dest: \r\nNats-Trace-Only: true\r\n",
+        "Nats-Trace-Dest: traces.a \t\r\nQuoted: <a&b>\"\\ü\r\n",
+        "Nats-Trace-Dest: trace disabled\r\nNats-Trace-Only: true\r\n",
+        "Nats-Trace-Dest: traces.a\r\nNats-Trace-Dest: traces.b\r\nNats-Trace-Hop: 1.2\r\n",
+        "Nats-Trace-Dest: traces.a\r\nNats-Trace-Origin-Account: A\r\n",
+        "Nats-Trace-Dest: traces.a\r\nNats-Trace-Origin-Account: A\r\nNats-Trace-Only: 1\r\n",
+        "No colon\r\nNats-Trace-Dest: traces.a\r\n",
+        "A: b\r\nNats-Trace-Dest: traces.a",
+        "X-Nats-Trace-Dest: traces.a\r\n",
+        "Nats-Trace-Dest : traces.a\r\n",
+        "A: Nats-Trace-Dest: traces.a\r\n",
+    ]
+    for block in blocks:
+        text = f"NATS/1.0\r\n{block}\r\n"
+        size = len(text.encode())
+        all_.say("a", f"HPUB plain {size} {size + 2}", f"{text}hi")
+    text = "NATS/1.0 200 Fine\r\nNats-Trace-Dest: traces.a\r\n\r\n"
+    all_.say("a", f"HPUB plain {len(text)} 0{len(text)}", text)
+    return all_.traced()
+
+
+def a_destination_must_be_allowed(all_: Company) -> object:
+    all_.say("a", "SUB traces.a 9", "SUB > 1")
+    for only in ("false", "true"):
+        for destination in ("hidden.x", "a..b", "a.*", ">", "with space", "_GR_.x.y", "$NRG.x"):
+            all_.publish("few", "plain", Nats_Trace_Dest=destination, Nats_Trace_Only=only)
+        all_.publish("few", "secret", Nats_Trace_Dest="hidden.y", Nats_Trace_Only=only)
+    told = all_.heard("few")
+    all_.traced("few")
+    return told, all_.traced()
+
+
+def who_may_not_publish_is_told_of(all_: Company) -> object:
+    all_.say("few", "SUB traces.few 9", "SUB > 1")
+    all_.trace("few", "secret")
+    all_.try_out("few", "secret")
+    all_.trace("few", "plain", reply="_R_.x")
+    all_.trace("few", "$NRG.x")
+    return all_.traced("few")
+
+
+def what_is_too_large_is_told_of(all_: Company) -> object:
+    all_.say("other", "SUB traces.a 9")
+    block = "NATS/1.0\r\nNats-Trace-Dest: traces.a\r\nKey: value\r\n\r\n"
+    all_.say("a", f"HPUB plain {len(block)} 5000\r\n{block}" + "x" * 100)
+    frames: list[bytes] = []
+    while not frames:
+        frames = all_.frames("other")
+    closed = all_.peer("a").closed
+    return [_shown(frame) for frame in frames], closed, all_.heard("a")
+
+
+def a_subject_is_mapped(all_: Company) -> object:
+    all_.say("a", "SUB traces.a 9", "SUB elsewhere 1", "SUB to.x 2", "SUB mapped 3")
+    all_.trace("a", "mapped")
+    all_.trace("a", "turned.x")
+    all_.try_out("a", "turned.x")
+    all_.trace("few", "mapped")
+    return all_.traced()
+
+
+def who_does_not_get_it_is_told_of(all_: Company) -> object:
+    all_.peer("silent", user="a", echo=False)
+    all_.say("silent", "SUB traces.silent 9", "SUB wide.* 1", "SUB wide.* group 2")
+    all_.say("few", "SUB wide.* 1", "SUB wide.> group 2")
+    all_.trace("silent", "wide.denied")
+    all_.try_out("silent", "wide.denied")
+    all_.trace("silent", "wide.other")
+    all_.say("other", "SUB traces.silent 9")
+    traces: list[bytes] = []
+    while len(traces) < 1:
+        all_.trace("silent", "wide.last")
+        traces += all_.frames("other")
+    return [_shown(frame) for frame in traces[:1]]
+
+
+def subscriptions_end_by_themselves(all_: Company) -> object:
+    all_.say("a", "SUB traces.a 9")
+    all_.say("other", "SUB plain 1", "UNSUB 1 2")
+    for _ in range(3):
+        all_.trace("a", "plain")
+    return all_.traced(), all_.heard("other")
+
+
+def a_stream_of_another_account(all_: Company) -> object:
+    all_.say("a", "SUB traces.a 9")
+    all_.say("b", "SUB from_a.> 1", "SUB before.> 2", "SUB chain.x group 3", "SUB > 4")
+    for subject in ("orders.x", "open.x", "chain.x"):
+        all_.trace("a", subject)
+        all_.try_out("a", subject)
+    return all_.traced(), all_.heard("b")
+
+
+def a_stream_through_a_group(all_: Company) -> object:
+    all_.say("a", "SUB traces.a 9", "SUB back 8")
+    all_.say("b", "SUB from_a.x group 1", "SUB before.open.x group 2")
+    for subject in ("orders.x", "open.x"):
+        all_.trace("a", subject, reply="back")
+        all_.try_out("a", subject, reply="back")
+    return all_.traced(), all_.heard("b")
+
+
+def a_service_of_another_account(all_: Company) -> object:
+    all_.say("b", "SUB traces.b 9", "SUB back 8")
+    all_.say("a", "SUB help 1", "SUB calc.> 2", "SUB elsewhere 3")
+    for subject in ("help", "sums.1.2", "mapped"):
+        all_.trace("b", subject)
+        all_.try_out("b", subject)
+        all_.trace("b", subject, reply="back")
+        all_.try_out("b", subject, reply="back")
+    return all_.traced("b"), all_.heard("a")
+
+
+def a_service_that_nobody_serves(all_: Company) -> object:
+    all_.say("b", "SUB traces.b 9", "SUB back 8")
+    for subject in ("help", "sums.1.2"):
+        all_.trace("b", subject, reply="back")
+        all_.try_out("b", subject, reply="back")
+    return all_.traced("b")
+
+
+def a_service_behind_another(all_: Company) -> object:
+    all_.say("c", "SUB traces.c 9", "SUB back 8")
+    all_.say("a", "SUB help 1", "SUB calc.> 2")
+    all_.say("b", "SUB help 1", "SUB sums.> group 2")
+    for subject in ("help.through", "far.1.2"):
+        all_.trace("c", subject)
+        all_.try_out("c", subject)
+        all_.trace("c", subject, reply="back")
+    return all_.traced("c"), all_.heard("a", "b")
+
+
+def an_answer_is_traced(all_: Company) -> object:
+    all_.say("a", "SUB traces.a 9", "SUB help 1", "SUB calc.> 2")
+    all_.say("b", "SUB back 8")
+    for subject in ("help", "sums.1.2"):
+        for only in (False, True):
+            all_.say("b", f"PUB {subject} back 1", "x")
+            (frame,) = all_.frames("a")
+            reply = frame.split(b"\r\n")[0].split(b" ")[3].decode()
+            (all_.try_out if only else all_.trace)("a", reply)
+    traces = json.dumps(all_.traced(), default=lambda frame: frame.decode())
+    return re.sub(r"_R_\.[\w.]+", "<reply>", traces), all_.heard("b")
+
+
+def a_request_is_no_message_of_a_stream(all_: Company) -> object:
+    all_.say("b", "SUB traces.b 9", "SUB from_a.> 1")
+    all_.trace("b", "orders.ask")
+    return all_.traced("b")
+
+
+def a_trace_goes_to_another_account(all_: Company) -> object:
+    all_.say("b", "SUB traces.b 9", "SUB back 8")
+    all_.say("a", "SUB in.traces 1", "SUB plain 2")
+    all_.publish("b", "plain", Nats_Trace_Dest="in.traces")
+    frames: list[bytes] = []
+    while not frames:
+        frames = all_.frames("a")
+    shown = json.loads(frames[0].split(b"\r\n\r\n", 1)[1])
+    return frames[0].split(b" ")[:2], list(shown), shown["request"]
+
+
+def parents_are_sampled(all_: Company) -> object:
+    all_.say("b", "SUB traces.b 9", "SUB plain 1")
+    values = [
+        _SAMPLED, _SAMPLED[:-2] + "00", _SAMPLED[:-2] + "03", _SAMPLED[:-1], "01", _SAMPLED + "-x",
+        _SAMPLED[:-2] + "ff", _SAMPLED[:-2] + "zz", _SAMPLED[:-2] + "+1",
+    ]  # fmt: skip
+    for value in values:
+        all_.publish("b", "plain", traceparent=value)
+    all_.publish("b", "plain", TraceParent=_SAMPLED, Nats_Trace_Only="true")
+    all_.publish("b", "plain", TRACEPARENT=_SAMPLED, Nats_Trace_Dest="traces.b", Key="v")
+    all_.publish("b", "sums.1.2", traceparent=_SAMPLED)
+    return all_.traced("b")
+
+
+def parents_need_a_destination(all_: Company) -> object:
+    all_.say("a", "SUB > 1")
+    all_.publish("a", "plain", traceparent=_SAMPLED)
+    return all_.heard("a")
+
+
+def traces_are_compressed(all_: Company) -> object:
+    all_.say("a", "SUB traces.a 9")
+    found = []
+    for encoding in ("gzip", "Snappy", "s2", "br"):
+        all_.trace("a", "plain", Accept_Encoding=encoding)
+        frames: list[bytes] = []
+        while not frames:
+            frames = all_.frames("a")
+        head, _, rest = frames[0].partition(b"\r\n")
+        headers, _, body = rest.partition(b"\r\n\r\n")
+        found.append((head.split(b" ")[0], headers, body[:4] if encoding != "br" else b""))
+    return found
+
+
+def the_server_answers(all_: Company) -> object:
+    all_.say("a", "SUB traces.a 9", "SUB back 8")
+    for subject in ("$SYS.REQ.USER.INFO", "$SYS.REQ.ACCOUNT.PING.STATZ", "$JS.API.INFO"):
+        all_.trace("a", subject)
+        all_.try_out("a", subject)
+        all_.try_out("a", subject, reply="back")
+    all_.trace("a", "$JS.API.NONE")
+    all_.trace("a", "$JS.API.CONSUMER.MSG.NEXT.S.C")
+    all_.trace("a", "$JS.API.DIRECT.GET.S")
+    return all_.traced()
+
+
+STORIES: list[Story] = [
+    subscribers_are_told_of,
+    one_of_a_group_is_told_of,
+    nobody_listens,
+    what_is_only_traced_is_not_delivered,
+    headers_are_read_as_they_are,
+    a_destination_must_be_allowed,
+    who_may_not_publish_is_told_of,
+    what_is_too_large_is_told_of,
+    a_subject_is_mapped,
+    who_does_not_get_it_is_told_of,
+    subscriptions_end_by_themselves,
+    a_stream_of_another_account,
+    a_stream_through_a_group,
+    a_service_of_another_account,
+    a_service_that_nobody_serves,
+    a_service_behind_another,
+    an_answer_is_traced,
+    a_request_is_no_message_of_a_stream,
+    a_trace_goes_to_another_account,
+    parents_are_sampled,
+    parents_need_a_destination,
+    traces_are_compressed,
+    the_server_answers,
+]
+
+
+def told(port: int, story: Story) -> object:
+    """Give what a story comes to."""
+    company = Company(port)
+    try:
+        return story(company)
+    finally:
+        company.close()
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_messages_are_traced_as_by_the_real_server(pair_with: PairWith, story: Story) -> None:
+    pair = pair_with(CONFIG)
+    ours = told(pair.ours.port, story)
+    assert ours == told(pair.reference.port, story)
+    assert ours

@@ -23,6 +23,7 @@ from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.spark.packaging import pack
 from penstock.testing.servers import PENSTOCK, ServerProcess, environ, server_process
+from tests.spark.test_pipelines_command import ORDERS, run_with_kills
 from tests.support.archives import archive_here, server_input
 from tests.support.spark_work import PARTS, Asked, Told, hashed, work_on
 
@@ -163,6 +164,9 @@ def test_executors_of_their_own_do_what_threads_do(place: Place, tmp_path: Path)
 def test_spark_connect_does_what_threads_do(place: Place, tmp_path: Path) -> None:
     with connect_server(tmp_path) as address:
         work(place, tmp_path, remote=address)
+        last = run_with_kills(tmp_path, [], where=("--remote", address))
+
+    assert sum(each["rows"] for each in last.values()) == 3 * ORDERS
 
 
 @pytest.mark.soak

@@ -378,6 +378,16 @@ def test_progress_is_counted_once() -> None:
     assert (counts.batch, counts.rows, counts.rows_per_second) == (1, 20, 0.0)
 
 
+def test_what_only_sources_tell_is_added_up() -> None:
+    counts = QueryCounts()
+    told = progress(0, 1)
+    numbers = {name: told.pop(name) for name in ("numInputRows", "processedRowsPerSecond")}
+
+    counts.take([told | {"sources": [numbers, numbers]}])
+
+    assert (counts.rows, counts.rows_per_second) == (20, 9.0)
+
+
 def test_lag_is_what_streams_have_beyond_what_was_read() -> None:
     text = {"endOffset": json.dumps(offset(A=5)), "latestOffset": json.dumps(offset(A=7))}
 

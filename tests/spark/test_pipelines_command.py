@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,14 +67,20 @@ def write_pipeline(folder: Path) -> Path:
     return file
 
 
+HERE = (
+    *("--master", "local[2]"),
+    *("--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.driver.memory=1g"),
+)
+
+
 @contextlib.contextmanager
-def running(file: Path, url: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+def running(
+    file: Path, url: str, *options: str, where: Sequence[str] = HERE
+) -> Iterator[subprocess.Popen[str]]:
     """Run a pipeline as a process; its output is a line of JSON for each report."""
     words = ["run", str(file), "-s", url, "--checkpoint", str(file.parent / "checkpoints")]
-    conf = ["spark.sql.shuffle.partitions=2", "spark.driver.memory=1g"]
     with subprocess.Popen(
-        [sys.executable, "-m", "penstock", *words, "--master", "local[2]", "--json", *options]
-        + [word for each in conf for word in ("--conf", each)],
+        [sys.executable, "-m", "penstock", *words, "--json", *options, *where],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -141,7 +147,9 @@ def streams_at(url: str) -> Iterator[JetStream]:
         yield JetStream(client)
 
 
-def run_with_kills(folder: Path, kills: list[int]) -> dict[str, dict[str, Any]]:
+def run_with_kills(
+    folder: Path, kills: list[int], where: Sequence[str] = HERE
+) -> dict[str, dict[str, Any]]:
     """Run a pipeline that is killed again and again; give the last reports, once all is checked."""
     file = write_pipeline(folder)
     with server_process(PENSTOCK, store_dir=folder / "store") as server:
@@ -150,7 +158,7 @@ def run_with_kills(folder: Path, kills: list[int]) -> dict[str, dict[str, Any]]:
             publish(streams, range(ORDERS))
         for count in kills:
             kill_after(file, server.url, count)
-        with running(file, server.url, "--once") as process:
+        with running(file, server.url, "--once", where=where) as process:
             last = {each["flow"]: each for each in reports(process)}
 
             assert process.wait() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import operator
 
 import pytest
@@ -25,6 +26,13 @@ def test_results_come_in_the_order_of_the_parts(spark: SparkSession) -> None:
 
 def test_no_parts_are_no_work(spark: SparkSession) -> None:
     assert run_parts(spark, operator.neg, []) == []
+
+
+def test_a_worker_does_not_look_for_garbage_in_what_it_has_loaded(spark: SparkSession) -> None:
+    def objects_left_out(_: int) -> int:
+        return gc.get_freeze_count()
+
+    assert min(run_parts(spark, objects_left_out, [1, 2, 3])) > 1000
 
 
 def test_what_a_part_raises_is_raised(spark: SparkSession) -> None:

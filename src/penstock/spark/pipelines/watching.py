@@ -41,12 +41,11 @@ class QueryCounts(msgspec.Struct):
                 continue
             self.seen = each["timestamp"]
             self.lag_messages = lag_of(each)
-            rows = max(each["numInputRows"], 0)
-            self.rows += rows
+            self.rows += max(int(_over_all(each, "numInputRows")), 0)
             # While there is nothing to do, Spark tells of the batch that would be next.
             if "addBatch" in each["durationMs"]:
                 self.batch = each["batchId"]
-            self.rows_per_second = _finite(each.get("processedRowsPerSecond"))
+            self.rows_per_second = _over_all(each, "processedRowsPerSecond")
             self.letters += each.get("observedMetrics", {}).get(LETTERS, {}).get(LETTERS, 0)
 
 
@@ -67,6 +66,13 @@ def _positions(offset: Any) -> dict[str, int]:
         return {name: each.next for name, each in decode(given or {}).items()}
     except (ValueError, FormatError):
         return {}
+
+
+def _over_all(progress: Mapping[str, Any], field: str) -> float:
+    # Through Spark Connect only each source by itself is told of.
+    if field in progress:
+        return _finite(progress[field])
+    return sum(_finite(source.get(field)) for source in progress["sources"])
 
 
 def _finite(value: Any) -> float:

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -169,7 +170,8 @@ class Driver:
 
     def kill(self) -> None:
         """End driver and JVM at once; their Python workers find out by themselves."""
-        os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self.log.close()
 
@@ -196,6 +198,14 @@ def place(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         yield server.url, tmp_path
 
 
+def tell_when_ended(url: str, driver: Driver) -> None:
+    """Publish a message when a driver has ended, whoever ended it."""
+    driver.wait()
+    with connected(url) as streams:
+        streams.client.publish(b"driver.ended", b"")
+        streams.client.flush()
+
+
 def kill_and_compare(url: str, folder: Path, kills: int, seed: int) -> None:
     random = Random(seed)
     for kill in range(kills):
@@ -204,11 +214,16 @@ def kill_and_compare(url: str, folder: Path, kills: int, seed: int) -> None:
             # Some points are where a task begins or a batch ends, others in the middle.
             wanted = max(random.randrange(max(left // (kills - kill), 2)), 1)
             streams.client.subscribe(b"out.>", max_messages=wanted)
+            ended = streams.client.subscribe(b"driver.ended")
             driver = Driver(url, folder, "local[2,4]")
+            telling = threading.Thread(target=tell_when_ended, args=(url, driver))
+            telling.start()
             try:
-                streams.client.count_messages(wanted)
+                came = streams.client.count_messages(wanted, end_sid=ended)
             finally:
                 driver.kill()
+                telling.join()
+            assert came == wanted, (folder / "driver.log").read_text()
 
     assert Driver(url, folder, "local[2,4]").wait() == 0, (folder / "driver.log").read_text()
     with connected(url) as streams:

@@ -8,6 +8,7 @@ raises comes out of `run_parts` as an error of the same kind where it is one of 
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import pickle
 import re
@@ -19,6 +20,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from penstock import errors
 from penstock.errors import PenstockError
@@ -30,7 +32,8 @@ Tell = Callable[[int, int], None]
 """Called with how many parts are done, and how many there are."""
 
 LOOK_EVERY_S = 0.2
-SCHEMA = "part long, result binary"
+SCHEMA = StructType([StructField("part", LongType()), StructField("result", BinaryType())])
+"""Not as text, which the JVM would have to parse first."""
 
 _RAISED = re.compile(r"<<penstock (?P<kind>\w+)>>(?P<text>.*?)<<end>>", re.DOTALL)
 """The JVM keeps the text of an error alone: it is put so that the driver finds its kind again."""
@@ -82,7 +85,7 @@ def _frame(
     rows: _Rows,
     work: Callable[[Part], Any],
     parts: Sequence[Part],
-    schema: str,
+    schema: StructType | str,
 ) -> DataFrame:
     pickled: list[bytes] = [cloudpickle.dumps((work, part)) for part in parts]  # type: ignore[no-untyped-call]
 
@@ -90,6 +93,7 @@ def _frame(
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 work, part = pickle.loads(pickled[number])
+                _keep_what_is_loaded()
                 try:
                     yield from rows(number, work, part)
                 except (PenstockError, OSError) as error:
@@ -97,6 +101,13 @@ def _frame(
                     raise RuntimeError(f"<<penstock {kind}>>{error}<<end>>") from error
 
     return spark.range(0, len(parts), 1, max(len(parts), 1)).mapInArrow(in_task, schema)
+
+
+def _keep_what_is_loaded() -> None:
+    # PySpark collects garbage behind every task, and looks at all that was ever imported each
+    # time: longer than a small task takes. Once in a worker: modules are no garbage.
+    if not gc.get_freeze_count():
+        gc.freeze()
 
 
 def _one_row(number: int, work: Callable[[Any], Any], part: Any) -> Iterator[pa.RecordBatch]:

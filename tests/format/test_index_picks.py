@@ -12,36 +12,24 @@ from penstock.errors import FormatError
 from penstock.format import reader as reading
 from penstock.format.block_index import ENTRY_BYTES, FIXED_BYTES, BlockIndex
 from penstock.format.columns import ColumnBuilder, Message
+from penstock.format.files import ReadableFile
 from penstock.format.index_picks import IndexPicks
 from penstock.format.reader import Selection, StreamReader
 from penstock.format.sequence_set import SequenceSet
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from penstock.subjects import SubjectFilter
+from penstock.testing.filesystem import MemoryFileSystem
 from tests.format.written import BlockWriter
 
 ALL = {"first_seq": 0, "last_seq": 2**64 - 1, "first_ns": -(2**63), "last_ns": 2**63 - 1}
 
 
-class MemoryFile:
-    """A block file in memory, as a file of another file system is: without a descriptor."""
-
-    path = "block"
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def fileno(self) -> int:
-        return -1
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        return self._data[offset : offset + size]
-
-    def size(self) -> int:
-        return len(self._data)
-
-    def close(self) -> None:
-        pass
+def file_of(data: bytes) -> ReadableFile:
+    """Give a block file in memory: as one of another file system is, without a descriptor."""
+    file = MemoryFileSystem().open("/block", "create")
+    file.write_at(0, data)
+    return file
 
 
 def image_of(writer: BlockWriter) -> bytes:
@@ -53,7 +41,7 @@ def image_of(writer: BlockWriter) -> bytes:
 def filled(
     picks: IndexPicks, writer: BlockWriter, *, data: bytes = b"", gap: int = 0, rows_max: int = 10
 ) -> list[Message]:
-    file = MemoryFile(data or bytes(writer.data))
+    file = file_of(data or bytes(writer.data))
     found: list[Message] = []
     builder = ColumnBuilder()
     done = 0

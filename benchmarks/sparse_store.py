@@ -13,7 +13,14 @@ import struct
 from pathlib import Path
 
 from penstock.format.block import BlockHeader, encode_block_header
-from penstock.format.block_index import ENTRY_BYTES, FIXED_BYTES, HEAD_BYTES, MAGIC, VERSION
+from penstock.format.block_index import (
+    ENTRY_BYTES,
+    FIXED_BYTES,
+    HEAD_BYTES,
+    MAGIC,
+    PLACE_BYTES,
+    VERSION,
+)
 from penstock.format.hashing import xxh64
 from penstock.format.layout import block_name, index_name
 from penstock.format.sequence_set import SequenceSet
@@ -77,5 +84,5 @@ def _write_index(
     checksums = struct.pack("<QQ", xxh64(fixed[:HEAD_BYTES] + tombstones), xxh64(sections))
     with open(path, "wb") as file:
         file.write((fixed + checksums).ljust(FIXED_BYTES, b"\0"))
-        file.seek(count * ENTRY_BYTES, 1)
+        file.seek(count * (ENTRY_BYTES + PLACE_BYTES), 1)
         file.write(sections + tombstones + bytes(8))

@@ -231,7 +231,7 @@ def test_the_file_is_laid_out_as_specified() -> None:
     assert struct.unpack_from("<Q", image, 96) == (index.last_checksum,)
     assert image[104:232] == index.header
     assert image[248:256] == bytes(8)
-    sections = 5 * 32 + expiries * 16 + subjects * 24 + text + tombstones + damage
+    sections = 5 * (32 + 4) + expiries * 16 + subjects * 24 + text + tombstones + damage
     assert len(image) == FIXED_BYTES + sections + 8
     assert ENTRY_BYTES == 32
     seq, offset, length, timestamp_ns, size, flags, _ = index.entry(1)
@@ -239,9 +239,12 @@ def test_the_file_is_laid_out_as_specified() -> None:
         seq - 10, offset, length, 1, timestamp_ns, size, flags,
     )  # fmt: skip
     assert struct.unpack_from("<IIq", image, FIXED_BYTES + 160) == (1, 0, START_NS + 60)
+    # Which entries are of the first subject, which of the second, and so on.
+    at = FIXED_BYTES + 160 + 32
+    assert struct.unpack_from("<5I", image, at) == (0, 2, 1, 3, 4)
     # The names in the order in which they came (the erased message's is empty), then the order
     # by name, then the text.
-    at = FIXED_BYTES + 160 + 32
+    at += 20
     assert struct.unpack_from("<5I", image, at) == (0, 11, 2, 0, 2)
     assert struct.unpack_from("<5I", image, at + 20) == (11, 11, 1, 1, 1)
     assert struct.unpack_from("<4I", image, at + 80) == (2, 0, 1, 3)
@@ -304,12 +307,12 @@ def test_an_index_of_another_version_is_refused_by_its_number(version: int) -> N
         (88, "<I", 7),
         (FIXED_BYTES + 12, "<I", 4),
         (FIXED_BYTES + 160, "<I", 5),
-        (FIXED_BYTES + 192, "<I", 2**32 - 1),
-        (FIXED_BYTES + 196, "<I", 2**32 - 1),
-        (FIXED_BYTES + 204, "<I", 5),
-        (FIXED_BYTES + 208, "<I", 5),
-        (FIXED_BYTES + 272, "<I", 4),
-        (FIXED_BYTES + 288 + 27, "<B", 9),
+        (FIXED_BYTES + 212, "<I", 2**32 - 1),
+        (FIXED_BYTES + 216, "<I", 2**32 - 1),
+        (FIXED_BYTES + 224, "<I", 5),
+        (FIXED_BYTES + 228, "<I", 5),
+        (FIXED_BYTES + 292, "<I", 4),
+        (FIXED_BYTES + 308 + 27, "<B", 9),
     ],
     ids=[
         "far too many entries", "one entry less", "far too many subjects", "a subject less",

@@ -11,7 +11,7 @@ from penstock.errors import CorruptStore
 from penstock.format.block_index import FIXED_BYTES, BlockIndex, count_matching
 from penstock.format.files import LocalFile
 from penstock.format.hashing import xxh64
-from penstock.format.index_head import IndexHead, count_wanted, read_head
+from penstock.format.index_head import IndexHead, count_wanted, read_head, read_unverified
 from penstock.subjects import SubjectFilter
 from tests.format.written import START_NS, BlockWriter
 
@@ -67,9 +67,9 @@ def test_no_bit_of_a_head_or_of_the_subjects_can_change_unnoticed(tmp_path: Path
     whole = read_head(opened(tmp_path / "whole", image))
     everything = SubjectFilter([b">"])
     index = BlockIndex.load(image, "index")
-    # Neither is made of the entries, the expiries and the checksum of the whole file; a version
-    # that is not known is left to the whole file, too.
-    entries = range(FIXED_BYTES, FIXED_BYTES + index.count * 32 + index.expiry_count * 16)
+    # Neither is made of the entries, the expiries, the places and the checksum of the whole file; a
+    # version that is not known is left to the whole file, too.
+    entries = range(FIXED_BYTES, FIXED_BYTES + index.count * 36 + index.expiry_count * 16)
     outside = {*range(248, FIXED_BYTES), *entries, *range(len(image) - 8, len(image))}
 
     for place in range(len(image)):
@@ -88,6 +88,9 @@ def test_no_bit_of_a_head_or_of_the_subjects_can_change_unnoticed(tmp_path: Path
 
 def test_an_index_of_version_1_is_left_to_the_whole_file(tmp_path: Path) -> None:
     image = bytearray(an_index())
+    count = BlockIndex.load(bytes(image), "index").count
+    places_at = FIXED_BYTES + count * 32 + struct.unpack_from("<I", image, 80)[0] * 16
+    del image[places_at : places_at + count * 4]
     struct.pack_into("<H", image, 8, 1)
     image[232:248] = bytes(16)
 
@@ -96,6 +99,45 @@ def test_an_index_of_version_1_is_left_to_the_whole_file(tmp_path: Path) -> None
     assert read_head(file) is None
     assert count_wanted(file, bytes(image[104:232]), SubjectFilter([b">"])) is None
     assert BlockIndex.load(sealed_again(image), "index").count == 41
+
+
+@pytest.mark.parametrize("patterns", FILTERS)
+def test_wanted_entries_are_found_by_their_places(tmp_path: Path, patterns: list[str]) -> None:
+    writer = BlockWriter(base_seq=10)
+    for place in range(2000):
+        writer.add(b"orders.%d.%d" % (place // 10 % 50, place % 40), b"x")
+        writer.add(b"orders.eu.%d" % place, b"x")
+    index = writer.index()
+    index.freeze()
+    image = index.encode()
+    subjects = SubjectFilter(each.encode() for each in [*patterns, "orders.7.35", "orders.3.31"])
+    whole = BlockIndex.load(image, "index")
+    wanted = [
+        entry
+        for entry in (whole.entry(ordinal) for ordinal in range(whole.count))
+        if subjects.matches(entry[-1])
+    ]
+
+    found = read_unverified(opened(tmp_path / "index", image), subjects)
+
+    assert found is not None
+    entries = [found.entry(ordinal) for ordinal in range(found.count)]
+    # All of them where most are wanted, else just these.
+    assert entries == wanted or (len(entries) == whole.count < 32 * len(wanted))
+    assert found.count_matching(subjects) == len(wanted) > 0
+
+
+def test_places_that_point_outside_are_refused(tmp_path: Path) -> None:
+    writer = BlockWriter(base_seq=10)
+    for place in range(200):
+        writer.add(b"orders.%d" % place, b"x")
+    index = writer.index()
+    index.freeze()
+    image = bytearray(index.encode())
+    struct.pack_into("<I", image, FIXED_BYTES + 200 * 32 + 7 * 4, 200)
+
+    with pytest.raises(CorruptStore, match="no entry"):
+        read_unverified(opened(tmp_path / "index", bytes(image)), SubjectFilter([b"orders.7"]))
 
 
 @pytest.mark.parametrize("size", [0, 100, 255, 300])

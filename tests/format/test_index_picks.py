@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import FormatError
 from penstock.format import reader as reading
-from penstock.format.block_index import ENTRY_BYTES, FIXED_BYTES, BlockIndex
+from penstock.format.block_index import ENTRY_BYTES, FIXED_BYTES, PLACE_BYTES, BlockIndex
 from penstock.format.columns import ColumnBuilder, Message
 from penstock.format.files import ReadableFile
 from penstock.format.index_picks import IndexPicks
@@ -59,7 +59,7 @@ def sections_of(image: bytes, index: BlockIndex) -> tuple[bytes, bytes]:
     """Give the bytes of an index's entries, and those of its subjects."""
     entries_end = FIXED_BYTES + index.count * ENTRY_BYTES
     # There are no expiries; the tombstones take two bytes, and the checksum eight.
-    return image[FIXED_BYTES:entries_end], image[entries_end:-10]
+    return image[FIXED_BYTES:entries_end], image[entries_end + index.count * PLACE_BYTES : -10]
 
 
 def unverified(image: bytes, entries: bytes | None = None) -> BlockIndex:

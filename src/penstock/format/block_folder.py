@@ -160,14 +160,14 @@ class BlockFolder:
             return None
         return whole.count_matching(subjects)
 
-    def unverified_index(self, number: int) -> BlockIndex | None:
-        """Give an index to look for entries in, which are not verified; None as of `index_file`."""
+    def unverified_index(self, number: int, subjects: SubjectFilter) -> BlockIndex | None:
+        """Give an index to look for what a filter wants, not verified; None as of `index_file`."""
         try:
             file = self.folder.open(index_name(number))
         except FileNotFoundError:
             return None
         try:
-            return read_unverified(file)
+            return read_unverified(file, subjects)
         except CorruptStore:
             return None
         finally:

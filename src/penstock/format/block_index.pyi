@@ -14,6 +14,7 @@ ENTRY_BYTES: int
 HEAD_BYTES: int
 SUBJECT_BYTES: int
 EXPIRY_BYTES: int
+PLACE_BYTES: int
 
 @disjoint_base
 class BlockIndex:
@@ -158,6 +159,15 @@ class BlockIndex:
         Raises CorruptStore, or UnsupportedVersion where the file is newer.
         """
         ...
+
+def wanted_places(
+    sections: bytes, subject_count: int, subject_filter: SubjectFilter
+) -> list[tuple[int, int]]:
+    """Give [(first, count)] of the places of the subjects that a filter wants.
+
+    Raises as `count_matching` does.
+    """
+    ...
 
 def count_matching(sections: bytes, subject_count: int, subject_filter: SubjectFilter) -> int:
     """Give how many entries a filter wants, by the subject sections of an index file alone.

@@ -37,6 +37,7 @@ HEAD_BYTES = 232
 SUBJECT_BYTES = sizeof(LocalSubject) + 4
 EXPIRY_BYTES = sizeof(Expiry)
 ENTRY_BYTES = sizeof(Entry)
+PLACE_BYTES = sizeof(uint32_t)
 _FIXED = struct.Struct("<8sHHIIIQQQqqQIIIIIIQ128s")
 
 cdef extern from "stdlib.h" nogil:
@@ -81,6 +82,24 @@ cdef inline uint8_t* _put(uint8_t* to, const void* data, size_t size) noexcept n
     if size:
         memcpy(to, data, size)
     return to + size
+
+
+cdef uint8_t* _put_places(BlockIndex index, uint8_t* to) except NULL:
+    # The entries' numbers, subject by subject: where a subject's begin follows from how many those
+    # before it have. Gives the place behind them.
+    cdef uint32_t* ends = <uint32_t*>malloc(<size_t>index.subject_count * 4 + 1)
+    cdef uint32_t local, ordinal, end = 0
+    if ends == NULL:
+        raise MemoryError
+    for local in range(index.subject_count):
+        ends[local] = end
+        end += index.subjects[local].count
+    for ordinal in range(index.count):
+        local = index.entries[ordinal].subject
+        memcpy(to + <size_t>ends[local] * 4, &ordinal, 4)
+        ends[local] += 1
+    free(ends)
+    return to + <size_t>index.count * 4
 
 
 cdef bint _mark_prefixed(
@@ -506,9 +525,9 @@ cdef class BlockIndex:
         ).ljust(FIXED_BYTES, b"\0")
         # Put together in place: it is megabytes, and whoever stores waits for the interpreter lock.
         cdef size_t size = (
-            FIXED_BYTES + self.count * sizeof(Entry) + self.expiry_count * sizeof(Expiry)
-            + self.subject_count * (sizeof(LocalSubject) + 4) + self.text_bytes
-            + len(tombstones) + len(damage)
+            FIXED_BYTES + self.count * (sizeof(Entry) + sizeof(uint32_t))
+            + self.expiry_count * sizeof(Expiry) + self.subject_count * (sizeof(LocalSubject) + 4)
+            + self.text_bytes + len(tombstones) + len(damage)
         )
         image = PyBytes_FromStringAndSize(NULL, size + 8)
         cdef uint8_t* start = <uint8_t*>PyBytes_AS_STRING(image)
@@ -517,6 +536,7 @@ cdef class BlockIndex:
         p = _put(p, PyBytes_AS_STRING(fixed), FIXED_BYTES)
         p = _put(p, self.entries, self.count * sizeof(Entry))
         p = _put(p, self.expiries, self.expiry_count * sizeof(Expiry))
+        p = _put_places(self, p)
         subjects = p
         p = _put(p, self.subjects, self.subject_count * sizeof(LocalSubject))
         p = _put(p, self.order, <size_t>self.subject_count * 4)
@@ -548,25 +568,27 @@ cdef class BlockIndex:
     def _look_into(bytes data, path):
         cdef BlockIndex index = BlockIndex.__new__(BlockIndex)
         cdef const uint8_t* start = data
-        cdef size_t at = FIXED_BYTES
-        cdef uint32_t tombstone_bytes, damage_bytes
+        cdef size_t at = FIXED_BYTES, places_bytes
+        cdef uint32_t tombstone_bytes, damage_bytes, version
         index.owner = data
         (
-            _, _, _, index.number, index.generation, index.count, index.block_bytes,
+            _, version, _, index.number, index.generation, index.count, index.block_bytes,
             index.base_seq, index.last_seq, index.first_time_ns, index.last_time_ns,
             index.message_bytes, index.subject_count, index.text_bytes, index.expiry_count,
             tombstone_bytes, damage_bytes, _, index.last_checksum, index.header,
         ) = _FIXED.unpack_from(data)
+        # Version 1 has none.
+        places_bytes = <size_t>index.count * 4 if version > 1 else 0
         if (
             at + <size_t>index.count * sizeof(Entry) + <size_t>index.expiry_count * sizeof(Expiry)
-            + <size_t>index.subject_count * (sizeof(LocalSubject) + 4) + index.text_bytes
+            + places_bytes + <size_t>index.subject_count * (sizeof(LocalSubject) + 4) + index.text_bytes
             + tombstone_bytes + damage_bytes + 8 != <size_t>len(data)
         ):
             raise CorruptStore(path, 0, "block index sections do not fill the file")
         index.entries = <Entry*>(start + at)
         at += <size_t>index.count * sizeof(Entry)
         index.expiries = <Expiry*>(start + at)
-        at += <size_t>index.expiry_count * sizeof(Expiry)
+        at += <size_t>index.expiry_count * sizeof(Expiry) + places_bytes
         index.subjects = <LocalSubject*>(start + at)
         at += <size_t>index.subject_count * sizeof(LocalSubject)
         index.order = <uint32_t*>(start + at)
@@ -632,6 +654,25 @@ def count_matching(bytes sections not None, uint32_t subject_count, subject_filt
     """
     # The index has no entries here, so nothing else may be asked of it than this.
     return _of_sections(sections, subject_count).count_matching(subject_filter)
+
+
+def wanted_places(bytes sections not None, uint32_t subject_count, subject_filter):
+    """Give [(first, count)] of the places of the subjects that a filter wants, by their sections.
+
+    Raises as `count_matching` does.
+    """
+    cdef BlockIndex index = _of_sections(sections, subject_count)
+    cdef bytes wanted = index.wanted_subjects(subject_filter)
+    cdef uint64_t first = 0
+    cdef uint32_t local
+    found = []
+    if not wanted:
+        return found
+    for local in range(subject_count):
+        if wanted[local]:
+            found.append((first, index.subjects[local].count))
+        first += index.subjects[local].count
+    return found
 
 
 cdef BlockIndex _of_sections(bytes sections, uint32_t subject_count):

@@ -11,6 +11,7 @@ Read-only; any thread. The caller opens the file and holds the head against the 
 from __future__ import annotations
 
 import struct
+from array import array
 
 import msgspec
 
@@ -21,16 +22,24 @@ from penstock.format.block_index import (
     FIXED_BYTES,
     HEAD_BYTES,
     MAGIC,
+    PLACE_BYTES,
     SUBJECT_BYTES,
     VERSION,
     BlockIndex,
     count_matching,
+    wanted_places,
 )
 from penstock.format.damage import Damage, decode_damage
 from penstock.format.files import ReadableFile
 from penstock.format.hashing import xxh64
+from penstock.format.index_picks import read_entries
 from penstock.format.sequence_set import SequenceSet
 from penstock.subjects import SubjectFilter
+
+PICKED_SUBJECTS = 64
+PICKED_ENTRIES_PART = 32
+"""Entries are read one by one where there are few subjects to look for, and so small a part of the
+entries is wanted: a system call for each takes as long as reading some forty in a row."""
 
 _FIXED = struct.Struct("<8sHHIIIQQQqqQIIIIIIQ128sQQ")
 _VERSION_WITHOUT_HEAD = 1
@@ -76,8 +85,12 @@ class _Parts(msgspec.Struct, frozen=True):
         return self.numbers[2]
 
     @property
-    def subjects_at(self) -> int:
+    def places_at(self) -> int:
         return FIXED_BYTES + self.count * ENTRY_BYTES + self.expiry_count * EXPIRY_BYTES
+
+    @property
+    def subjects_at(self) -> int:
+        return self.places_at + self.count * PLACE_BYTES
 
     @property
     def subjects_bytes(self) -> int:
@@ -126,21 +139,43 @@ def count_wanted(file: ReadableFile, header: bytes, subjects: SubjectFilter) -> 
         raise CorruptStore(file.path, parts.subjects_at, error.reason) from error
 
 
-def read_unverified(file: ReadableFile) -> BlockIndex | None:
-    """Give an index to look for entries in, which are not verified; see `BlockIndex.unverified`.
+def read_unverified(file: ReadableFile, subjects: SubjectFilter) -> BlockIndex | None:
+    """Give an index with the entries that a filter wants, and perhaps others, in their order.
 
-    None where only the whole file tells; raises as `read_head` does. For filters: comparing the
-    checksum of all entries takes longer than reading the few messages that are wanted.
+    They are not verified; see `BlockIndex.unverified`. None where only the whole file tells; raises
+    as `read_head` does. Comparing the checksum of all entries takes longer than reading the few
+    messages that a filter wants.
     """
     parts = _read_parts(file.read_at(0, FIXED_BYTES), file)
     if parts is None:
         return None
     sections = _read_subjects(file, parts)
-    entries = file.read_at(FIXED_BYTES, parts.count * ENTRY_BYTES)
     try:
-        return BlockIndex.unverified(parts.numbers, parts.header, entries, sections)
+        entries = _read_wanted(file, parts, sections, subjects)
+        numbers = (*parts.numbers[:2], len(entries) // ENTRY_BYTES, *parts.numbers[3:])
+        return BlockIndex.unverified(numbers, parts.header, entries, sections)
     except FormatError as error:
         raise CorruptStore(file.path, parts.subjects_at, error.reason) from error
+
+
+def _read_wanted(
+    file: ReadableFile, parts: _Parts, sections: bytes, subjects: SubjectFilter
+) -> bytes:
+    # Where reading is asking another machine, all of them cost less than some.
+    if file.fileno() >= 0:
+        wanted = wanted_places(sections, parts.numbers[-1], subjects)
+        if len(wanted) <= PICKED_SUBJECTS and (
+            sum(count for _, count in wanted) * PICKED_ENTRIES_PART <= parts.count
+        ):
+            ordinals = array("I")
+            for first, count in wanted:
+                ordinals.frombytes(
+                    file.read_at(parts.places_at + first * PLACE_BYTES, count * PLACE_BYTES)
+                )
+            if len(wanted) > 1:
+                ordinals = array("I", sorted(ordinals))
+            return read_entries(file.fileno(), ordinals.tobytes(), parts.count)
+    return file.read_at(FIXED_BYTES, parts.count * ENTRY_BYTES)
 
 
 def _read_subjects(file: ReadableFile, parts: _Parts) -> bytes:

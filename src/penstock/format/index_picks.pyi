@@ -9,6 +9,10 @@ from penstock.format.files import ReadableFile
 from penstock.format.sequence_set import SequenceSet
 from penstock.subjects import SubjectFilter
 
+def read_entries(fd: int, ordinals: bytes, count: int) -> bytes:
+    """Give single entries of an index file by their numbers; raises FormatError for none such."""
+    ...
+
 @disjoint_base
 class IndexPicks:
     """The wanted entries of one index; see the module."""

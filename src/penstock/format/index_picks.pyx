@@ -22,6 +22,28 @@ from penstock.format.record cimport (
 from penstock.format.sequence_set cimport SequenceSet
 from penstock.subjects cimport SubjectFilter
 
+from penstock.format.block_index import FIXED_BYTES
+
+
+cdef uint64_t ENTRIES_AT = FIXED_BYTES
+
+
+def read_entries(int fd, bytes ordinals not None, uint32_t count):
+    """Give single entries of an index file with `count` of them, by their numbers (u32 each).
+
+    Raises FormatError where there is no such entry.
+    """
+    cdef Py_ssize_t place, wanted = len(ordinals) // 4
+    cdef const uint32_t* numbers = <const uint32_t*>PyBytes_AS_STRING(ordinals)
+    cdef bytes entries = PyBytes_FromStringAndSize(NULL, wanted * sizeof(Entry))
+    cdef Entry* out = <Entry*>PyBytes_AS_STRING(entries)
+    for place in range(wanted):
+        if numbers[place] >= count or pread(
+            fd, &out[place], sizeof(Entry), ENTRIES_AT + <uint64_t>numbers[place] * sizeof(Entry)
+        ) != sizeof(Entry):
+            raise FormatError("an index has no entry where its places say so")
+    return entries
+
 
 cdef class IndexPicks:
     """The wanted entries of one index; see the module."""

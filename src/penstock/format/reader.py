@@ -287,7 +287,7 @@ class StreamReader(BlockFolder):
         # Every record that is picked is verified. Where none is left out for another reason than
         # its subject, the entries therefore need not be.
         if self._is_whole_wanted(block, wanted):
-            index = self.unverified_index(block.number)
+            index = self.unverified_index(block.number, subjects)
             if index is not None and _is_of(index, block):
                 return IndexPicks.of_unverified(index, subjects)
         index = self.index_file(block.number)

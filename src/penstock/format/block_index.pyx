@@ -581,8 +581,8 @@ cdef class BlockIndex:
         places_bytes = <size_t>index.count * 4 if version > 1 else 0
         if (
             at + <size_t>index.count * sizeof(Entry) + <size_t>index.expiry_count * sizeof(Expiry)
-            + places_bytes + <size_t>index.subject_count * (sizeof(LocalSubject) + 4) + index.text_bytes
-            + tombstone_bytes + damage_bytes + 8 != <size_t>len(data)
+            + places_bytes + <size_t>index.subject_count * (sizeof(LocalSubject) + 4)
+            + index.text_bytes + tombstone_bytes + damage_bytes + 8 != <size_t>len(data)
         ):
             raise CorruptStore(path, 0, "block index sections do not fill the file")
         index.entries = <Entry*>(start + at)

@@ -123,6 +123,10 @@ SERVICE_ANSWERS_MAX = 65_536
 """Answers that one import of a service waits for, some 1 KiB each. A requester that is gone is
 waited for until the export's time is up; beyond this the one that waits longest is given up."""
 
+TRACE_EVENTS_MAX = 10_000
+"""What one trace of a message tells of, some 200 bytes each: a message for a million subscribers
+would otherwise be answered with one of 200 MB. All of them get it; the trace tells of the first."""
+
 PUBLISH_ANSWERS_MAX = 1024
 """Subjects per user for which it is remembered whether they may be published to. A control line
 keeps a subject below 4 KiB, so one user can pin 4 MiB; a subject that is not remembered costs a

@@ -82,6 +82,15 @@ def test_an_account_without_anything_special_has_no_issues() -> None:
         ),
         ({"signing_keys": ["x"]}, '"x" is not a valid account signing key'),
         ({"cluster_traffic": "x"}, 'unknown cluster traffic option: "x"'),
+        ({"trace": {}}, "the account Trace.Destination subject cannot be empty"),
+        (
+            {"trace": {"dest": "x.*"}},
+            'the account Trace.Destination subject "x.*" is not a valid publish subject',
+        ),
+        (
+            {"trace": {"dest": "x", "sampling": 101}},
+            "the account Trace.Sampling value '101' is not valid, should be in the range [1..100]",
+        ),
         (
             {"limits": {"tiered_limits": {"": {"disk_storage": 1}}}},
             'Tiered JetStream Limits can not contain a blank "" tier name',

@@ -188,6 +188,35 @@ def test_imports_come_and_go_with_the_export(kind: str) -> None:
 
 
 @BOTH
+def test_a_destination_of_traces_comes_and_goes(kind: str) -> None:
+    account = Operator().account()
+
+    def publish(header: str) -> None:
+        block = f"NATS/1.0\r\n{header}\r\n\r\n"
+        client.send(f"HPUB plain {len(block)} {len(block)}", block)
+
+    def traced() -> dict[str, Any]:
+        assert client.next().startswith("MSG traces 1 ")
+        trace: dict[str, Any] = json.loads(client.next())
+        headers: dict[str, Any] = trace["request"]["header"]
+        return headers
+
+    with served(kind, account) as (server, teller):
+        client = client_of(server.port, account.user())
+        client.send("SUB traces 1")
+        publish("traceparent: 00-a-b-01")
+        assert client.answers() == []
+        teller.bring(account, trace={"dest": "traces"})
+        publish("traceparent: 00-c-d-01")
+        assert traced() == {"traceparent": ["00-c-d-01"]}
+
+        teller.bring(account)
+        publish("traceparent: 00-e-f-01")
+        publish("Nats-Trace-Dest: traces")
+        assert traced() == {"Nats-Trace-Dest": ["traces"]}
+
+
+@BOTH
 def test_claims_that_do_not_count_change_nothing(kind: str) -> None:
     operator = Operator()
     account, other, unused = operator.account("A"), operator.account("B"), operator.account("C")

@@ -57,6 +57,16 @@ def test_a_header_that_was_taken_out_is_not_there(headers: bytes, name: bytes) -
 
 
 @given(blocks, st.sampled_from(NAMES))
+def test_only_lines_with_the_name_are_taken_out(headers: bytes, name: bytes) -> None:
+    lines = headers.split(b"\r\n")
+    kept = [line for line in lines if not line.startswith(name + b":")]
+    expected = b"\r\n".join(kept)
+
+    emptied = kept != lines and len(kept) == 3
+    assert without(headers, name) == (b"" if emptied else expected)
+
+
+@given(blocks, st.sampled_from(NAMES))
 def test_a_header_that_was_given_a_value_has_it(headers: bytes, name: bytes) -> None:
     assert value_of(with_value(headers, name, b"new"), name) == b"new"
 

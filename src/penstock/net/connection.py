@@ -213,6 +213,7 @@ class Connection(Channel):
         self.sublist = identity.sublist
         self.authorized = True
         self.checked = identity.checks_publish
+        self.traces_parents = identity.traces_parents
         self.tracks_replies = identity.tracks_replies
         self.max_payload = identity.max_payload(self.host.limits.max_payload)
 
@@ -307,15 +308,43 @@ class Connection(Channel):
 
     def may_publish(self, subject: bytes, reply: bytes | None) -> bytes | None:
         """Decide on a publish; the subject that it goes on with, or None."""
-        if _RESERVED_SUBJECTS.match(subject) or not self.identity.may_publish(subject):
-            self.error(f"Permissions Violation for Publish to {quoted(subject)}")
-            self._log_error(f"Publish Violation - Subject {quoted(subject)}")
-            return None
-        if reply is not None and _RESERVED_REPLIES.match(reply):
-            self.error(f"Permissions Violation for Publish with Reply of {quoted(reply)}")
-            self._log_error(f"Publish Violation - Reply {quoted(reply)}")
+        if self.publish_refusal(subject, reply):
             return None
         return self.identity.mapped(subject)  # type: ignore[no-any-return]  # the host's identity
+
+    def publish_refusal(self, subject: bytes, reply: bytes | None) -> str:
+        """Tell a client that may not publish so; give what it was told, "" where it may."""
+        if _RESERVED_SUBJECTS.match(subject) or not self.identity.may_publish(subject):
+            return self._refuse_subject(subject)
+        if reply is not None and _RESERVED_REPLIES.match(reply):
+            text = f"Permissions Violation for Publish with Reply of {quoted(reply)}"
+            self.error(text)
+            self._log_error(f"Publish Violation - Reply {quoted(reply)}")
+            return text
+        return ""
+
+    def _refuse_subject(self, subject: bytes) -> str:
+        text = f"Permissions Violation for Publish to {quoted(subject)}"
+        self.error(text)
+        self._log_error(f"Publish Violation - Subject {quoted(subject)}")
+        return text
+
+    def publish_traced(
+        self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes
+    ) -> bytes | None:
+        """Have a message routed and traced; or give the headers with which it goes on."""
+        return self.host.publish_traced(self, subject, reply, headers, body)
+
+    def on_oversized(self, subject: bytes, headers: bytes, size: int) -> None:
+        """Have it told that a message was too large."""
+        self.host.trace_oversized(self, subject, headers, size)
+
+    def may_trace_to(self, destination: bytes) -> bool:
+        """Tell whether traces may go to a subject; the client is told where they may not."""
+        if not _RESERVED_SUBJECTS.match(destination) and self.identity.may_trace_to(destination):
+            return True
+        self._refuse_subject(destination)
+        return False
 
     def on_reply_delivered(self, reply: bytes) -> None:
         """Note that this client may answer to `reply`."""

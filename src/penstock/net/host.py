@@ -110,6 +110,26 @@ class Host(Protocol):
         """Note that a handshake is done; give a reason where the peer is not wanted, or ""."""
         ...
 
+    def publish_traced(
+        self,
+        connection: Connection,
+        subject: bytes,
+        reply: bytes | None,
+        headers: bytes,
+        body: bytes,
+    ) -> bytes | None:
+        """Route a message whose headers may ask to be traced; None where that is done.
+
+        Otherwise give the headers with which it goes on as any other.
+        """
+        ...
+
+    def trace_oversized(
+        self, connection: Connection, subject: bytes, headers: bytes, size: int
+    ) -> None:
+        """Tell of a message that is too large; of its headers this much is there."""
+        ...
+
     def left(self, connection: Connection, reason: ClosedReason) -> None:
         """Forget a connection that has closed."""
         ...

@@ -39,6 +39,15 @@ class Hub:
         headers: bytes,
         body: bytes,
     ) -> int: ...
+    def give(
+        self,
+        source: Receiver,
+        subscription: Subscription,
+        subject: bytes,
+        reply: bytes | None,
+        headers: bytes,
+        body: bytes,
+    ) -> bool: ...
     def flush(self) -> None: ...
 
 class Service(Receiver):

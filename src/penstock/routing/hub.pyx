@@ -99,6 +99,19 @@ cdef class Hub:
         finally:
             passing_on -= 1
 
+    def give(self, Receiver source not None, Subscription subscription not None,
+             bytes subject not None, bytes reply, bytes headers not None, bytes body not None):
+        """Give a message of `source` to one subscription; tell whether it was taken."""
+        cdef bytes payload = headers + body if headers else body
+        cdef void* outer = self.source
+        cdef Frame frame
+        _fill(&frame, subject, reply, payload, len(headers))
+        self.source = <void*>source
+        try:
+            return _offer(self, source, subscription, &frame) != 0
+        finally:
+            self.source = outer
+
     cpdef flush(self):
         """Send what was gathered for every receiver, one system call each."""
         cdef Receiver receiver

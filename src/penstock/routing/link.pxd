@@ -25,6 +25,8 @@ cdef class Link(Receiver):
     cdef public bint no_responders
     # The publish goes through `publish_checked`: permissions, mappings, tracing.
     cdef public bint checked
+    # A message with the header `traceparent` goes through `publish_traced`, too.
+    cdef public bint traces_parents
     # Replies delivered to it must be noted (allow_responses).
     cdef public bint tracks_replies
     cdef public int64_t max_payload
@@ -71,6 +73,7 @@ cdef class Link(Receiver):
     ) except -2
     cdef Py_ssize_t _publish_plain(self, const uint8_t* start, size_t available) except -2
     cdef int _take(self, const Frame* frame) except -1
+    cdef int _take_traced(self, const Frame* frame) except -1
     cdef int _route(self, const Frame* frame) except -1
     cdef Matches _look_up(self, const Frame* frame)
     cdef int _pass_on(self, const Frame* frame) except -1
@@ -81,10 +84,10 @@ cdef class Link(Receiver):
     cdef int _stall_if_wanted(self) except -1
     cdef int _consume_tail(self) except -1
     cdef int _keep_tail(self, const uint8_t* data, size_t size) except -1
-    cdef int _answer_no_responders(self, const Frame* frame) except -1
     cdef void _mark_dirty(self)
     cdef bint _frame_fits(self, size_t size) noexcept
     cpdef write(self, bytes data)
+    cpdef tell_no_responders(self, bytes subject, bytes reply)
 
 
 cdef size_t backlog(Matches found) noexcept

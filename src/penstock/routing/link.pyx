@@ -15,7 +15,7 @@ One thread: the event loop's.
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy, memmove
+from libc.string cimport memchr, memcmp, memcpy, memmove
 
 from penstock.protocol.operations cimport (
     ARGUMENTS_MAX, LINE_SHORT, LINE_TOO_LONG, LINE_UNKNOWN, OP_CONNECT, OP_HMSG, OP_HPUB,
@@ -32,6 +32,9 @@ cdef extern from "sys/socket.h" nogil:
     ssize_t c_recv "recv"(int fd, void* data, size_t size, int flags)
     enum:
         MSG_DONTWAIT
+
+cdef extern from "strings.h" nogil:
+    int strncasecmp(const char* one, const char* other, size_t size)
 
 cdef extern from "time.h" nogil:
     struct timespec:
@@ -134,6 +137,16 @@ cdef class Link(Receiver):
     def may_publish(self, bytes subject, bytes reply):
         """Decide on a checked publish: the subject to go on with, or None for no."""
         return subject
+
+    def publish_traced(self, bytes subject, bytes reply, bytes headers, bytes body):
+        """Publish a message that asks to be traced: None where that is done.
+
+        Otherwise the headers with which it goes on, as any other message.
+        """
+        return headers
+
+    def on_oversized(self, bytes subject, bytes headers, int64_t size):
+        """A message that asks to be traced is larger than may be; of its headers what is there."""
 
     # Coming in
 
@@ -336,7 +349,31 @@ cdef class Link(Receiver):
         self.in_bytes += frame.payload_size
         self.hub.in_msgs += 1
         self.hub.in_bytes += frame.payload_size
+        if frame.headers_size and (
+            _asks_for_trace(frame.payload, frame.headers_size, self.traces_parents)
+        ):
+            return self._take_traced(frame)
         return self._route(frame)
+
+    cdef int _take_traced(self, const Frame* frame) except -1:
+        cdef bytes before = frame.payload[:frame.headers_size]
+        cdef bytes body = frame.payload[frame.headers_size:frame.payload_size]
+        cdef bytes headers, payload
+        cdef Frame other
+        _spend(self, PYTHON_COST)
+        reply = frame.reply[:frame.reply_size] if frame.reply_size else None
+        headers = self.publish_traced(frame.subject[:frame.subject_size], reply, before, body)
+        if headers is None:
+            return 0
+        if headers == before:
+            return self._route(frame)
+        payload = headers + body
+        other = frame[0]
+        other.payload = payload
+        other.payload_size = len(payload)
+        other.headers_size = len(headers)
+        other.size_text = other.headers_text = NULL
+        return self._route(&other)
 
     cdef Py_ssize_t _publish(
         self, const uint8_t* start, size_t available, size_t line_bytes, const Line* line,
@@ -347,7 +384,7 @@ cdef class Link(Receiver):
         cdef int count = split_arguments(line.text, line.text_size, arguments, False)
         cdef int sizes = 2 if with_headers else 1
         cdef int64_t size, headers = 0
-        cdef size_t whole
+        cdef size_t whole, present
         cdef Frame frame
         if with_headers and not self.headers:
             self.on_violation("headers", "")
@@ -362,6 +399,10 @@ cdef class Link(Receiver):
             self.on_violation("size", "")
             return -1
         if 0 <= self.max_payload < size:
+            present = min(available - line_bytes, <size_t>headers)
+            if _asks_for_trace(start + line_bytes, present, self.traces_parents):
+                subject = arguments[0].text[:arguments[0].size]
+                self.on_oversized(subject, start[line_bytes:line_bytes + present], size)
             self.on_violation("payload", "Maximum Payload Violation")
             return -1
         whole = line_bytes + <size_t>size + 2
@@ -431,7 +472,9 @@ cdef class Link(Receiver):
             taken = route_to(self.hub, found, self, frame)
             _spend(self, taken)
         if not taken and self.no_responders and frame.reply_size:
-            self._answer_no_responders(frame)
+            self.tell_no_responders(
+                frame.subject[:frame.subject_size], frame.reply[:frame.reply_size]
+            )
         return 0
 
     cdef Matches _look_up(self, const Frame* frame):
@@ -446,20 +489,18 @@ cdef class Link(Receiver):
             memcpy(self.latest_subject, frame.subject, frame.subject_size)
         return found
 
-    cdef int _answer_no_responders(self, const Frame* frame) except -1:
-        # Nobody got a request: its sender is told, on its own subscription to the reply.
+    cpdef tell_no_responders(self, bytes subject, bytes reply):
+        """Tell that nobody got a request, on this link's own subscription to the reply."""
         cdef Subscription subscription
-        cdef Matches found = self.sublist.match(frame.reply, frame.reply_size)
+        cdef Matches found = self.sublist.match(reply, len(reply))
         for subscription in found.plain:
             if subscription.receiver is self and not subscription.closed:
-                subject = frame.subject[:frame.subject_size]
-                size = b"%d" % (32 + frame.subject_size)
+                size = b"%d" % (32 + len(subject))
                 self.write(b"".join((
-                    b"HMSG ", frame.reply[:frame.reply_size], b" ", subscription.sid, b" ", size,
-                    b" ", size, b"\r\nNATS/1.0 503\r\nNats-Subject: ", subject, b"\r\n\r\n\r\n",
+                    b"HMSG ", reply, b" ", subscription.sid, b" ", size, b" ", size,
+                    b"\r\nNATS/1.0 503\r\nNats-Subject: ", subject, b"\r\n\r\n\r\n",
                 )))
-                return 0
-        return 0
+                return
 
     cdef int _control(self, const Line* line) except -1:
         _spend(self, PYTHON_COST)
@@ -631,6 +672,10 @@ cdef class Link(Receiver):
                 self.on_blocked()
         return 1
 
+    def spend(self, uint32_t count):
+        """Take so many calls of Python for this link off its turn."""
+        _spend(self, min(count, TURN_COST // PYTHON_COST) * PYTHON_COST)
+
     def count_in(self, uint64_t size):
         """Count a message that came another way."""
         self.in_msgs += 1
@@ -665,6 +710,23 @@ cdef inline size_t _put_size(
         return put_number(out, size)
     memcpy(out, text, text_size)
     return text_size
+
+
+cdef bint _asks_for_trace(const uint8_t* headers, size_t size, bint with_parents) noexcept nogil:
+    # Whether a line begins with the name of a header that may ask for it.
+    cdef const uint8_t* end = headers + size
+    cdef const uint8_t* place = headers
+    while True:
+        place = <const uint8_t*>memchr(place, 10, end - place)
+        if place == NULL:
+            return False
+        place += 1
+        if end - place < 16:
+            return False
+        if place[0] == 78 and memcmp(place, <const char*>b"Nats-Trace-Dest:", 16) == 0:
+            return True
+        if with_parents and strncasecmp(<const char*>place, "traceparent:", 12) == 0:
+            return True
 
 
 cdef bint _is_reserved(const Frame* frame) noexcept:

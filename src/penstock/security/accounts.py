@@ -105,6 +105,9 @@ class Account(Generic[SublistT, MappingsT]):
         self.limits = limits or AccountLimits()
         self.mappings = mappings
         self.is_system = is_system
+        # Where messages with a sampled `traceparent` are traced to, and how many in 100 of them.
+        self.trace_destination = ""
+        self.trace_sampling = 100
         self.slow_receivers = 0
         self._past = Traffic()
         # What each had done before it came.

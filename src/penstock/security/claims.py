@@ -223,6 +223,13 @@ class AuthorizationClaims(msgspec.Struct, frozen=True):
     xkey: str = ""
 
 
+class TraceClaims(msgspec.Struct, frozen=True):
+    """Where traces of an account's messages go, and of how many in 100; 0: of all."""
+
+    dest: str = ""
+    sampling: int = 0
+
+
 class AccountClaims(ClaimsData, frozen=True, kw_only=True, rename=_DATA):
     """An account's token. `signing_keys` are scopes by key, None where a key has none."""
 
@@ -234,6 +241,7 @@ class AccountClaims(ClaimsData, frozen=True, kw_only=True, rename=_DATA):
     default_permissions: PermissionClaims = PermissionClaims()
     mappings: dict[str, tuple[WeightedMapping, ...]] = {}
     authorization: AuthorizationClaims = AuthorizationClaims()
+    trace: TraceClaims | None = None
     cluster_traffic: str = ""
     description: str = ""
     info_url: str = ""

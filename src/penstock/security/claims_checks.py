@@ -25,6 +25,7 @@ from penstock.security.claims import (
     ImportClaims,
     LimitClaims,
     PermissionClaims,
+    TraceClaims,
     UserClaims,
     UserGrants,
     read_activation,
@@ -77,6 +78,7 @@ def account_issues(claims: AccountClaims, now_s: int) -> Iterator[Issue]:
     yield from _permission_issues(claims.default_permissions)
     yield from _mapping_issues(claims)
     yield from _authorization_issues(claims)
+    yield from _trace_issues(claims.trace)
     yield from _count_issues(claims)
     for key, scope in claims.signing_keys.items():
         if not is_account_key(key):
@@ -249,6 +251,19 @@ def _authorization_issues(claims: AccountClaims) -> Iterator[Issue]:
             yield Issue(f'Account "{account}" is not a valid account public key')
     if stated.xkey and find_public_key(stated.xkey, Prefix.CURVE) is None:
         yield Issue(f'XKey "{stated.xkey}" is not a valid public xkey')
+
+
+def _trace_issues(trace: TraceClaims | None) -> Iterator[Issue]:
+    if trace is None:
+        return
+    destination = "the account Trace.Destination"
+    for issue in list(_subject_issues(trace.dest))[:1]:
+        yield Issue(f"{destination} {issue.description}")
+    if has_wildcards(trace.dest):
+        yield Issue(f'{destination} subject "{trace.dest}" is not a valid publish subject')
+    if not 0 <= trace.sampling <= 100:
+        told = f"the account Trace.Sampling value '{trace.sampling}' is not valid"
+        yield Issue(f"{told}, should be in the range [1..100]")
 
 
 def _count_issues(claims: AccountClaims) -> Iterator[Issue]:

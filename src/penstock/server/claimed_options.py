@@ -13,7 +13,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.config.mappings import MappingDestination
-from penstock.config.options_accounts import AccountLimitsOptions, AccountOptions
+from penstock.config.options_accounts import (
+    AccountLimitsOptions,
+    AccountOptions,
+    TraceOptions,
+)
 from penstock.config.options_sharing import ExportOptions, ImportOptions
 from penstock.errors import FormatError
 from penstock.security.claims import (
@@ -22,6 +26,7 @@ from penstock.security.claims import (
     ExportClaims,
     ImportClaims,
     JetStreamClaims,
+    TraceClaims,
     is_revoked,
     read_activation,
 )
@@ -54,7 +59,12 @@ def account_options(claims: AccountClaims, imports: Sequence[ImportOptions]) -> 
         },
         exports=tuple(_export_options(each) for each in claims.exports),
         imports=tuple(imports),
+        msg_trace=_trace_options(claims.trace),
     )
+
+
+def _trace_options(trace: TraceClaims | None) -> TraceOptions | None:
+    return None if trace is None else TraceOptions(trace.dest, trace.sampling or 100)
 
 
 def _export_options(export: ExportClaims) -> ExportOptions:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.clock import Clock
 from penstock.config.options import AccountOptions, AuthorizationOptions, ServerOptions
+from penstock.config.options_accounts import TraceOptions
 from penstock.config.options_transports import SimpleAuthorizationOptions
 from penstock.config.reading import changed
 from penstock.errors import UsageError
@@ -122,8 +123,8 @@ class Identities:
         self.is_slow = users.is_slow or self._websocket_authenticator.is_slow
 
     def _declare(self, name: str, account: AccountOptions) -> None:
-        limits = account.limits
-        self.accounts.declare(
+        limits, trace = account.limits, account.msg_trace or TraceOptions()
+        found = self.accounts.declare(
             name,
             limits=AccountLimits(
                 limits.max_connections,
@@ -133,6 +134,7 @@ class Identities:
             ),
             mappings=self._mappings(account.mappings),
         )
+        found.trace_destination, found.trace_sampling = trace.destination, trace.sampling
 
     # Operators
 

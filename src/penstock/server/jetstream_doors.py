@@ -53,8 +53,8 @@ PURGED_KIND = "account_purge_response"
 _DECLINED = (DIRECT_PREFIX.encode(), NEXT_PREFIX.encode())
 """Whoever can answer these subscribes for itself; where nobody does, clients are told at once."""
 
-_MAPPED = ("STREAM.", "CONSUMER.", "DIRECT.", "META.", "SERVER.", "ACCOUNT.")
-_MAPPED_SPACES = ("$KV.", "$OBJ.")
+_MAPPED = (b"STREAM.", b"CONSUMER.", b"DIRECT.", b"META.", b"SERVER.", b"ACCOUNT.")
+_MAPPED_SPACES = (b"$KV.", b"$OBJ.")
 _NOT_ENABLED = error_codes.NOT_ENABLED_FOR_ACCOUNT
 _FOR_CLUSTERS = ("META.LEADER.STEPDOWN", "META.RESCUE", "SERVER.REMOVE", "SERVER.EVACUATE")
 
@@ -71,6 +71,17 @@ class _Asked(msgspec.Struct, frozen=True):
     client: Connection | None
 
 
+def without_domain(subject: bytes, domain: str) -> bytes | None:
+    """Give what a subject with the domain's name in it stands for; None where for nothing."""
+    prefix = f"$JS.{domain}.API.".encode()
+    if not domain or not subject.startswith(prefix):
+        return None
+    rest = subject[len(prefix) :]
+    if rest.startswith(_MAPPED_SPACES):
+        return rest
+    return API_PREFIX.encode() + rest if rest == b"INFO" or rest.startswith(_MAPPED) else None
+
+
 class Door:
     """One account's door; see the module."""
 
@@ -79,9 +90,8 @@ class Door:
         self._account = account
         declined = () if account.is_system else _DECLINED
         subjects = {f"{API_PREFIX}>": Service(self._asked, declined)}
-        self._mapped_prefix = f"$JS.{service.domain}.API."
         if service.domain:
-            subjects[f"{self._mapped_prefix}>"] = Service(self._asked_by_domain)
+            subjects[f"$JS.{service.domain}.API.>"] = Service(self._asked_by_domain)
         if not account.is_system:
             subjects[f"{SUBJECT_PREFIX}>"] = Service(self._told_by_pipeline)
         self._subscriptions = [
@@ -110,16 +120,13 @@ class Door:
     def _asked_by_domain(
         self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes
     ) -> None:
-        rest = subject[len(self._mapped_prefix) :]
-        text = rest.decode("utf-8", "replace")
-        if text.startswith(_MAPPED_SPACES):
-            self._forward(rest, reply, headers, body)
-        elif not (text == "INFO" or text.startswith(_MAPPED)):
+        target = without_domain(subject, self._service.domain)
+        if target is None:
             self._nobody(subject, reply)
-        elif (API_PREFIX.encode() + rest).startswith(_DECLINED):
-            self._forward(API_PREFIX.encode() + rest, reply, headers, body)
+        elif target.startswith((*_MAPPED_SPACES, *_DECLINED)):
+            self._forward(target, reply, headers, body)
         else:
-            self._take(API_PREFIX + text, reply, headers, body)
+            self._take(target.decode("utf-8", "replace"), reply, headers, body)
 
     def _forward(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
         if not self._service.hub.publish(self._account.sublist, subject, reply, headers, body):

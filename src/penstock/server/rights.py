@@ -67,6 +67,11 @@ class Rights:
         return limited or self.account.mappings is not None
 
     @property
+    def traces_parents(self) -> bool:
+        """Tell whether messages with a sampled `traceparent` are traced."""
+        return bool(self.account.trace_destination)
+
+    @property
     def tracks_replies(self) -> bool:
         """Tell whether replies that are delivered must be noted."""
         return self._responses is not None
@@ -78,6 +83,10 @@ class Rights:
         return self._responses is not None and self._responses.allows(
             subject, self._clock.monotonic_ns()
         )
+
+    def may_trace_to(self, subject: bytes) -> bool:
+        """Tell whether traces of the user's messages may go to a subject."""
+        return self.permissions is None or self.permissions.may_publish(subject)
 
     def note_reply(self, reply: bytes) -> None:
         """Let the user answer to a reply subject that it was given."""

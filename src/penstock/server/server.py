@@ -49,6 +49,7 @@ from penstock.server.websockets import WebSocketDoor, websocket_terms
 if TYPE_CHECKING:
     from penstock.server.claimed_accounts import KnownAccount
     from penstock.server.jetstream import JetStreamService
+    from penstock.server.message_trace import MessageTrace, MessageTraces
     from penstock.server.sharing import Sharing
 
 
@@ -100,6 +101,7 @@ class Server:
         self.source = ServerSource(self)
         self.jetstream: JetStreamService | None = None
         self.sharing: Sharing | None = None
+        self._traces: MessageTraces | None = None
         self.monitoring = Monitoring(self, self.source)
         self.system = SystemServices(self)
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by start
@@ -199,6 +201,37 @@ class Server:
     def authenticate(self, connection: Connection, options: ConnectOptions) -> None:
         """Find out who a client is, and admit or refuse it; later where that takes its time."""
         self.admission.authenticate(connection, options)
+
+    def publish_traced(
+        self,
+        connection: Connection,
+        subject: bytes,
+        reply: bytes | None,
+        headers: bytes,
+        body: bytes,
+    ) -> bytes | None:
+        """Route a message that may ask to be traced; otherwise give the headers to go on with."""
+        from penstock.server.message_trace import MessageTraces
+        from penstock.server.sharing import Passing
+
+        if self._traces is None:
+            self._traces = MessageTraces(self)
+        return self._traces.publish(connection, Passing(subject, reply, headers, body))
+
+    def trace_oversized(
+        self, connection: Connection, subject: bytes, headers: bytes, size: int
+    ) -> None:
+        """Tell of a message that is too large."""
+        from penstock.server.message_trace import MessageTraces
+
+        if self._traces is None:
+            self._traces = MessageTraces(self)
+        self._traces.tell_oversized(connection, subject, headers, size)
+
+    @property
+    def message_trace(self) -> MessageTrace | None:
+        """The trace of the message that is routed right now, where it has one."""
+        return None if self._traces is None else self._traces.at_hand
 
     # What claims of accounts change
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.config.options_accounts import AccountOptions
@@ -54,6 +54,15 @@ class _Terms(NamedTuple):
     taken: ImportOptions
     # Of a service.
     export: ExportOptions | None
+
+
+class Passing(NamedTuple):
+    """A message on its way."""
+
+    subject: bytes
+    reply: bytes | None
+    headers: bytes
+    body: bytes
 
 
 class Sharing:
@@ -112,18 +121,53 @@ class Sharing:
         self._imports = {}
 
 
+class ImportedShadow(Shadow):
+    """Stands in the account that exports for a subscription of the one that imports."""
+
+    __slots__ = ("_taken_by",)
+
+    def __init__(
+        self,
+        original: Subscription,
+        rename: Callable[[bytes], bytes] | None,
+        taken_by: StreamImport,
+    ) -> None:
+        super().__init__(original, rename)
+        self._taken_by = taken_by
+
+    @property
+    def account_name(self) -> str:
+        """Who imports."""
+        return self._taken_by.account_name
+
+    @property
+    def allows_trace(self) -> bool:
+        """Whether traces tell what becomes of a message there."""
+        return self._taken_by.allows_trace
+
+    def subject_here(self, subject: bytes) -> bytes:
+        """Give a subject's name in the account that imports."""
+        return self._taken_by.subject_here(subject)
+
+
 class StreamImport:
     """Messages of another account, for those who subscribe here."""
 
     def __init__(self, here: Any, there: Any, taken: ImportOptions) -> None:
         self._here: Sublist = here.sublist
         self._there: Sublist = there.sublist
+        self.account_name: str = here.name
+        self.allows_trace = taken.allow_trace
         prefix = f"{taken.prefix.removesuffix('.')}.{taken.subject}" if taken.prefix else ""
         self._naming = Naming(taken.subject, prefix or taken.to)
         self._shadows: dict[Subscription, Subscription] = {}
         for subscription in list(self._here.subscriptions()):
             self._observe(subscription)
         observe(self._here, self._observe)
+
+    def subject_here(self, subject: bytes) -> bytes:
+        """Give a subject's name in the account that imports."""
+        return subject if self._naming.is_same else self._naming.here(subject)
 
     def close(self) -> None:
         """Take all shadows away."""
@@ -141,7 +185,8 @@ class StreamImport:
         pattern = self._naming.overlap(subscription.subject)
         if pattern is None or not _wants_messages(subscription):
             return
-        receiver = Shadow(subscription, None if self._naming.is_same else self._naming.here)
+        rename = None if self._naming.is_same else self._naming.here
+        receiver = ImportedShadow(subscription, rename, self)
         shadow = Subscription(receiver, pattern, subscription.sid, subscription.queue)
         self._shadows[subscription] = shadow
         self._there.insert(shadow)
@@ -169,6 +214,7 @@ class ServiceImport:
         self._server = server
         self._here, self._there = here, there
         self._shares_client = taken.share
+        self._allows_trace = export.allow_trace
         self._naming = Naming(taken.subject, taken.to)
         self._is_asking = False
         self._answers = Answers(
@@ -199,14 +245,26 @@ class ServiceImport:
         if reply is not None and not reply.startswith(_ACK_PREFIX):
             answer = self._answers.expect(self._there, self._here, reply)
             reply = answer.subject
+        headers = self._introduced(headers)
+        trace = self._server.message_trace
+        message = Passing(target, reply, headers, body)
         self._is_asking = True
         try:
-            taken = self._server.hub.pass_on(
-                self._there.sublist, target, target, reply, self._introduced(headers), body
-            )
+            if trace is None:
+                taken = self._server.hub.pass_on(self._there.sublist, target, *message)
+            else:
+                new_destination = self._answers.new_subject if self._allows_trace else None
+                taken = trace.pass_on(
+                    self._there,
+                    message,
+                    came_as=subject,
+                    target=target,
+                    new_destination=new_destination,
+                )
         finally:
             self._is_asking = False
-        if not taken and answer is not None:
+        is_asked = taken and not (trace is not None and trace.is_only)
+        if not is_asked and answer is not None:
             self._answers.end(answer)
         return taken > 0
 
@@ -254,7 +312,7 @@ class Answers:
         """Give a subject of the account `there` whose messages go to `reply` in `here`."""
         if len(self._waiting) >= SERVICE_ANSWERS_MAX:
             self.end(next(iter(self._waiting.values())))
-        answer = Answer(there.sublist, here, reply, self._prefix + self._token(12))
+        answer = Answer(there.sublist, here, reply, self.new_subject())
         answer.used_ns = self._server.clock.monotonic_ns()
 
         def answered(subject: bytes, back: bytes | None, headers: bytes, body: bytes) -> bool:
@@ -266,6 +324,10 @@ class Answers:
         if self._timer is None:
             self.sweep()
         return answer
+
+    def new_subject(self) -> bytes:
+        """Give a subject that nobody else has."""
+        return self._prefix + self._token(12)
 
     def end(self, answer: Answer) -> None:
         """Wait for it no more."""
@@ -294,9 +356,14 @@ class Answers:
         shown = answer.reply if subject == answer.subject else subject
         if back is not None and not back.startswith(_ACK_PREFIX):
             back = self.expect(answer.to, there, back).subject
-        taken = self._server.hub.pass_on(
-            answer.to.sublist, answer.reply, shown, back, headers, body
-        )
+        message = Passing(shown, back, headers, body)
+        trace = self._server.message_trace
+        if trace is None:
+            taken = self._server.hub.pass_on(answer.to.sublist, answer.reply, *message)
+        else:
+            taken = trace.pass_on(
+                answer.to, message, came_as=subject, target=answer.reply, new_destination=None
+            )
         if not taken or self._is_single or not (headers or body):
             self.end(answer)
         elif answer.subject in self._waiting:

@@ -51,17 +51,21 @@ class AtomicBatches(OpenBatches[_Batch]):
     def take(self, batch_id: bytes, message: Message, reply: bytes | None) -> None:
         """Take a message of a batch, and answer its publisher."""
         try:
-            body, seq = self._taken(batch_id, message)
+            number = self._check(batch_id, message)
+            if message.is_only_traced:
+                self._publishing.tell_accepted(message)
+                return
+            body, seq = self._taken(batch_id, number, message)
         except ApiError as error:
-            self._publishing.refuse(reply, error)
+            self._publishing.refuse(reply, error, message)
             return
+        self._publishing.tell_accepted(message)
         self._publishing.answer(reply, seq, body)
         if seq:
             self._publishing.stream.on_stored()
 
-    def _taken(self, batch_id: bytes, message: Message) -> tuple[bytes, int]:
+    def _taken(self, batch_id: bytes, seq: int, message: Message) -> tuple[bytes, int]:
         """Give the answer, and the sequence that must be durable before it is given."""
-        seq = self._check(batch_id, message)
         commit = value_of(message.headers, BATCH_COMMIT)
         batch = self._batches.get(batch_id) or self._opened(batch_id, seq, commit)
         if commit not in (None, COMMIT, COMMIT_WITHOUT):

@@ -22,6 +22,7 @@ from penstock.store.filestore import FileStore
 from penstock.stream.headers import value_of
 from penstock.stream.message_ids import collect
 from penstock.stream.messages import EXPECTED_LAST_ID, MESSAGE_ID
+from penstock.stream.tracing import StreamTrace
 
 if TYPE_CHECKING:
     from penstock.stream.publishing import Publishing
@@ -41,7 +42,7 @@ class Recollection:
 
     def __init__(self, publishing: Publishing) -> None:
         self._publishing = publishing
-        self._held: deque[tuple[bytes, bytes | None, bytes, bytes]] = deque()
+        self._held: deque[tuple[bytes, bytes | None, bytes, bytes, StreamTrace | None]] = deque()
         self._held_bytes = 0
         self._next_seq = 0
         """What is read next; 0 before it is begun."""
@@ -54,7 +55,15 @@ class Recollection:
         """Whether what is published waits."""
         return self._turn is not None
 
-    def holds(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> bool:
+    def holds(
+        self,
+        subject: bytes,
+        reply: bytes | None,
+        headers: bytes,
+        body: bytes,
+        *,
+        trace: StreamTrace | None,
+    ) -> bool:
         """Keep a message back that cannot be judged yet; tell whether it was."""
         if self._turn is None:
             if self._publishing.message_ids.is_ready or not _asks_for_ids(headers):
@@ -63,7 +72,7 @@ class Recollection:
                 return False
             self._plan()
             self._publishing.stream.ingest.careful = True
-        self._held.append((subject, reply, headers, body))
+        self._held.append((subject, reply, headers, body, trace))
         self._held_bytes += len(subject) + len(headers) + len(body) + _HELD_OVERHEAD_BYTES
         if self._held_bytes > HELD_MESSAGES_BYTES_MAX:
             self.read_all()
@@ -98,8 +107,8 @@ class Recollection:
 
     def _take_held(self, count: int) -> None:
         for _ in range(min(count, len(self._held))):
-            held = self._held.popleft()
-            self._publishing.take_now(*held)
+            subject, reply, headers, body, trace = self._held.popleft()
+            self._publishing.take_now(subject, reply, headers, body, trace=trace)
         if not self._held:
             self._held_bytes = 0
 

@@ -121,10 +121,13 @@ class FastBatches(OpenBatches[_Batch]):
         """Take a message of a batch, and answer its publisher where it is time to."""
         try:
             place = self._check(message, parse_reply(reply))
+            if message.is_only_traced:
+                self._publishing.tell_accepted(message)
+                return
             batch = self._batches.get(place.batch_id) or self._opened(place)
             self._check_level(place.batch_id, message)
         except ApiError as error:
-            self._publishing.refuse(reply, error)
+            self._publishing.refuse(reply, error, message)
             return
         batch.touched_ns = self._now_ns()
         if place.operation is Operation.PING:
@@ -198,11 +201,14 @@ class FastBatches(OpenBatches[_Batch]):
                 return
             seq = publishing.keep(message)
         except AlreadyThere as known:
+            publishing.tell_refused(message, known)
             self._pass_over(batch, place, reply, known)
             return
         except ApiError as error:
+            publishing.tell_refused(message, error)
             self._refuse(batch, place, reply, error)
             return
+        publishing.tell_accepted(message)
         batch.stored_seq = seq
         batch.kept = batch.last
         if place.commits:
@@ -218,7 +224,7 @@ class FastBatches(OpenBatches[_Batch]):
         try:
             expectations.check_last_id(message, publishing.known_ids, last_seq)
         except ApiError as error:
-            publishing.refuse(reply, error)
+            publishing.refuse(reply, error, message)
             return False
         return True
 
@@ -244,7 +250,7 @@ class FastBatches(OpenBatches[_Batch]):
     def _refuse(self, batch: _Batch, place: Place, reply: bytes, error: ApiError) -> None:
         if not place.gaps_allowed and batch.last == 1:
             self._drop(place.batch_id)
-            self._publishing.refuse(reply, error)
+            self._publishing.answer_refused(reply, error)
             return
         answer = {"type": "err", "seq": place.seq, "error": error.document()}
         self._publishing.stream.ingest.hold(batch.stored_seq, reply, to_json(answer))

@@ -148,15 +148,27 @@ def without_status(bytes headers not None):
 
 def without(bytes headers not None, bytes name not None):
     """Take a header out, as often as it is there; nothing is left where there is no other."""
-    cdef Py_ssize_t index, end
-    while (index := _find(headers, len(headers), name)) >= 0:
+    cdef const uint8_t* data = headers
+    cdef size_t size = len(headers)
+    cdef Py_ssize_t index = _find(data, size, name), end
+    cdef size_t start = 0
+    cdef list left
+    if index < 0:
+        return headers
+    left = []
+    while index >= 0:
         end = headers.find(b"\r\n", index)
         if end < 0:
-            return headers
-        headers = headers[:index] + headers[end + 2:]
-        if len(headers) <= len(FIRST_LINE) + 2:
-            return b""
-    return headers
+            break
+        left.append(headers[start:index])
+        start = end + 2
+        # The line's end stays: it is what the next name must stand behind.
+        index = _find(data + start - 2, size - start + 2, name)
+        if index >= 0:
+            index += start - 2
+    left.append(headers[start:])
+    headers = b"".join(left)
+    return b"" if start and len(headers) <= len(FIRST_LINE) + 2 else headers
 
 
 def without_prefix(bytes headers not None, bytes prefix not None):

@@ -4,11 +4,20 @@ from penstock.routing.hub import Hub
 from penstock.routing.sublist import Receiver, Sublist
 from penstock.store.intake import Intake
 from penstock.stream.message_ids import MessageIds
+from penstock.stream.tracing import StreamTrace
 
 class _Careful(Protocol):
     """The Python half of a stream's publish path."""
 
-    def take(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+    def take(
+        self,
+        subject: bytes,
+        reply: bytes | None,
+        headers: bytes,
+        body: bytes,
+        *,
+        trace: StreamTrace | None = None,
+    ) -> None:
         """Judge and store a message that wants a closer look."""
     def on_stored(self) -> None:
         """Messages came in the quick way, and the buffer they came in is done."""
@@ -67,6 +76,15 @@ class Ingest(Receiver):
     ) -> None: ...
     def attach(self, intake: Intake, durable_seq: int) -> None:
         """Put messages into this store from now on, which is durable up to a sequence."""
+    def take_traced(
+        self,
+        subject: bytes,
+        reply: bytes | None,
+        headers: bytes,
+        body: bytes,
+        trace: StreamTrace,
+    ) -> None:
+        """Take a message that is traced, and tell the trace what becomes of it."""
     def finish_batch(self) -> None:
         """Have what was taken so far made durable, before the end of the buffer."""
     def hold(self, seq: int, reply: bytes, body: bytes, headers: bytes = b"") -> None:

@@ -164,6 +164,11 @@ cdef class Ingest(Receiver):
             self._hold_plain(seq, frame)
         return 1
 
+    def take_traced(self, bytes subject not None, bytes reply, bytes headers not None,
+                    bytes body not None, trace not None):
+        """Take a message that is traced, and tell the trace what becomes of it."""
+        self.stream.take(subject, reply, headers, body, trace=trace)
+
     cdef uint64_t _put(self, const Frame* frame) except? 0xFFFFFFFFFFFFFFFF:
         cdef int64_t size = <int64_t>(frame.subject_size + frame.payload_size) + RECORD_OVERHEAD
         cdef uint64_t seq

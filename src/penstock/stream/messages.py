@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.stream.config import StorageType
 from penstock.stream.headers import value_of
+from penstock.stream.tracing import StreamTrace
 
 MESSAGE_ID: Final = b"Nats-Msg-Id"
 EXPECTED_STREAM: Final = b"Nats-Expected-Stream"
@@ -51,6 +52,14 @@ class Message(msgspec.Struct):
 
     ttl_s: int = 0
     """Seconds to live; 0 for as long as the stream says, below 0 for ever."""
+
+    trace: StreamTrace | None = None
+    """Who wants to know what becomes of it."""
+
+    @property
+    def is_only_traced(self) -> bool:
+        """Whether it is not to be stored."""
+        return self.trace is not None and self.trace.is_only
 
     def value(self, name: bytes) -> bytes:
         """Give the value of a header; empty where it is not there."""

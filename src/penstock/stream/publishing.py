@@ -51,7 +51,9 @@ from penstock.stream.messages import (
     record_size,
 )
 from penstock.stream.publishing_timer import PublishingTimer
+from penstock.stream.refusals import DUPLICATE, reason_of
 from penstock.stream.schedules import Schedules
+from penstock.stream.tracing import StreamTrace
 from penstock.subjects import SubjectFilter, is_literal
 
 if TYPE_CHECKING:
@@ -118,14 +120,35 @@ class Publishing:
 
     # Messages
 
-    def take(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+    def take(
+        self,
+        subject: bytes,
+        reply: bytes | None,
+        headers: bytes,
+        body: bytes,
+        *,
+        trace: StreamTrace | None,
+    ) -> None:
         """Store a message or refuse it, now or when it can be judged, and answer its publisher."""
-        if not self.recollection.holds(subject, reply, headers, body):
-            self.take_now(subject, reply, headers, body)
+        if not self.recollection.holds(subject, reply, headers, body, trace=trace):
+            self.take_now(subject, reply, headers, body, trace=trace)
 
-    def take_now(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+    def take_now(
+        self,
+        subject: bytes,
+        reply: bytes | None,
+        headers: bytes,
+        body: bytes,
+        *,
+        trace: StreamTrace | None,
+    ) -> None:
         """Store a message or refuse it, and answer its publisher."""
-        message = Message(subject, without_status(headers), body)
+        message = Message(subject, without_status(headers), body, trace=trace)
+        self._take(message, reply)
+        if trace is not None:
+            trace.finish()
+
+    def _take(self, message: Message, reply: bytes | None) -> None:
         if reply is not None and reply.endswith(FAST_BATCH_END):
             self.fast_batches.take(message, reply)
         elif batch_id := value_of(message.headers, BATCH_ID):
@@ -139,15 +162,30 @@ class Publishing:
         try:
             known_seq = self.judge(message)
             if known_seq:
+                if message.trace is not None:
+                    message.trace.refuse(DUPLICATE)
                 self.answer(reply, known_seq, self.stream.ingest.duplicate_ack(known_seq))
+                return
+            self.tell_accepted(message)
+            if message.is_only_traced:
                 return
             seq = self.keep(message)
         except ApiError as error:
-            self.refuse(reply, error)
+            self.refuse(reply, error, message)
             return
         more = counters.ack_value(message) if self.stream.config.allow_msg_counter else b""
         self.answer(reply, seq, self.stream.ingest.ack(seq, more))
         self.stream.on_stored()
+
+    def tell_accepted(self, message: Message) -> None:
+        """Tell whoever traces a message that it may be stored."""
+        if message.trace is not None:
+            message.trace.accept(message.subject, is_wanted=self.is_wanted(message))
+
+    def tell_refused(self, message: Message, error: ApiError) -> None:
+        """Tell whoever traces a message why it was not stored."""
+        if message.trace is not None:
+            message.trace.refuse(reason_of(error, message, self.stream))
 
     def transform(self, message: Message) -> None:
         """Give a message the subject under which it is stored."""
@@ -420,7 +458,12 @@ class Publishing:
         if reply is not None and not self.stream.config.no_ack:
             self.stream.ingest.hold(seq, reply, body)
 
-    def refuse(self, reply: bytes | None, error: ApiError) -> None:
+    def refuse(self, reply: bytes | None, error: ApiError, message: Message) -> None:
+        """Tell a publisher, and whoever traces the message, why it was not stored."""
+        self.tell_refused(message, error)
+        self.answer_refused(reply, error)
+
+    def answer_refused(self, reply: bytes | None, error: ApiError) -> None:
         """Tell a publisher why its message was not stored."""
         answer = {"error": error.document(), "stream": self.stream.name, "seq": 0}
         self.answer(reply, 0, to_json(answer))

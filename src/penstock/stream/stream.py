@@ -34,6 +34,7 @@ from penstock.stream.ingest import Ingest
 from penstock.stream.publishing import Publishing
 from penstock.stream.storage import StoragePolicy, open_store, store_config
 from penstock.stream.storage_room import StorageRoom
+from penstock.stream.tracing import StreamTrace
 from penstock.subjects import SubjectFilter
 
 R = TypeVar("R")
@@ -218,9 +219,19 @@ class Stream:
 
     # Messages
 
-    def take(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+    def take(
+        self,
+        subject: bytes,
+        reply: bytes | None,
+        headers: bytes,
+        body: bytes,
+        *,
+        trace: StreamTrace | None = None,
+    ) -> None:
         """Judge and store a message that wants a closer look; the compiled half calls this."""
-        self.publishing.take(subject, reply, headers, body)
+        if trace is not None:
+            trace.begin(self.name)
+        self.publishing.take(subject, reply, headers, body, trace=trace)
 
     def on_members(self) -> None:
         """Members of atomic batches came in by the compiled path."""

@@ -63,7 +63,7 @@ clean: ## Remove all that these commands made, .venv included
 
 .venv/.installed: pyproject.toml | .venv/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77' 'Cython>=3.2,<4'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[dev]'
+	PENSTOCK_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[dev]'
 	@touch $@
 
 .venv/.compiled: .venv/.installed setup.py $(COMPILED_SOURCES)

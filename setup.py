@@ -1,8 +1,9 @@
 """Compiles the Cython modules; everything else is declared in pyproject.toml.
 
 PENSTOCK_COMPILE=0 leaves compiling to a later `build_ext`, which finds again what it made before;
-pip's own build of a checkout makes everything anew each time. PENSTOCK_TRACE=1 builds with line tracing (coverage); PENSTOCK_SANITIZE=1 with the address and
-undefined-behaviour sanitizers. The generated C goes to build/, never among the sources.
+pip's own build of a checkout makes everything anew each time. PENSTOCK_TRACE=1 builds with line
+tracing (coverage); PENSTOCK_SANITIZE=1 with the address and undefined-behaviour sanitizers. The
+generated C goes to build/, never among the sources.
 """
 
 import os

@@ -7,15 +7,16 @@ import re
 
 import pytest
 
+from tests.conformance.companies import assert_same
 from tests.conformance.conftest import PairWith
-from tests.conformance.traces import CONFIG, Company, Story, is_trace, shown, told
+from tests.conformance.traces import CONFIG, Story, Traced, is_trace, shown
 
 pytestmark = pytest.mark.oracle
 
 _SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def subscribers_are_told_of(all_: Company) -> object:
+def subscribers_are_told_of(all_: Traced) -> object:
     all_.say("a", "SUB traces.a 9", "SUB plain 1")
     all_.say("other", "SUB plain 1", "SUB * 2")
     all_.trace("a", "plain", Key="value", Other="1")
@@ -23,7 +24,7 @@ def subscribers_are_told_of(all_: Company) -> object:
     return all_.traced(), all_.heard("other")
 
 
-def one_of_a_group_is_told_of(all_: Company) -> object:
+def one_of_a_group_is_told_of(all_: Traced) -> object:
     all_.say("a", "SUB traces.a 9")
     all_.say("other", "SUB plain group 1", "SUB plain.* group 1", "SUB plain.x others 2")
     all_.trace("a", "plain")
@@ -32,14 +33,14 @@ def one_of_a_group_is_told_of(all_: Company) -> object:
     return all_.traced(), all_.heard("other")
 
 
-def nobody_listens(all_: Company) -> object:
+def nobody_listens(all_: Traced) -> object:
     all_.say("a", "SUB traces.a 9", "SUB back 1")
     all_.trace("a", "plain", reply="back")
     all_.try_out("a", "plain", reply="back")
     return all_.traced()
 
 
-def what_is_only_traced_is_not_delivered(all_: Company) -> object:
+def what_is_only_traced_is_not_delivered(all_: Traced) -> object:
     all_.say("a", "SUB traces.a 9", "SUB back 1")
     all_.say("other", "SUB plain 1", "UNSUB 1 2")
     for value in ("true", "1", "On", "TRUE", "0", "yes", "false"):
@@ -47,7 +48,7 @@ def what_is_only_traced_is_not_delivered(all_: Company) -> object:
     return all_.traced(), all_.heard("other")
 
 
-def headers_are_read_as_they_are(all_: Company) -> object:
+def headers_are_read_as_they_are(all_: Traced) -> object:
     all_.say("a", "SUB traces.a 9", "SUB plain 1")
     blocks = [
         "Nats-Trace-Dest:traces.a\r\nTwice: 1\r\nTwice: 2\r\ntwice:  3  \r\nEmpty:\r\n",
@@ -73,7 +74,7 @@ def headers_are_read_as_they_are(all_: Company) -> object:
     return all_.traced()
 
 
-def a_destination_must_be_allowed(all_: Company) -> object:
+def a_destination_must_be_allowed(all_: Traced) -> object:
     all_.say("a", "SUB traces.a 9", "SUB * 1", "SUB a.> 2", "SUB hidden.* 3")
     for only in ("false", "true"):
         for destination in ("hidden.x", "a..b", "a.*", ">", "with space", "_GR_.x.y", "$NRG.x"):
@@ -83,7 +84,7 @@ def a_destination_must_be_allowed(all_: Company) -> object:
     return told, all_.traced()
 
 
-def who_may_not_publish_is_told_of(all_: Company) -> object:
+def who_may_not_publish_is_told_of(all_: Traced) -> object:
     all_.say("few", "SUB traces.few 9", "SUB * 1")
     all_.trace("few", "secret")
     all_.try_out("few", "secret")
@@ -92,7 +93,7 @@ def who_may_not_publish_is_told_of(all_: Company) -> object:
     return all_.traced("few")
 
 
-def what_is_too_large_is_told_of(all_: Company) -> object:
+def what_is_too_large_is_told_of(all_: Traced) -> object:
     all_.say("other", "SUB traces.a 9")
     block = "NATS/1.0\r\nNats-Trace-Dest: traces.a\r\nKey: value\r\n\r\n"
     all_.say("a", f"HPUB plain {len(block)} 5000\r\n{block}" + "x" * 100)
@@ -103,7 +104,7 @@ def what_is_too_large_is_told_of(all_: Company) -> object:
     return [shown(frame) for frame in frames], closed, all_.heard("a")
 
 
-def a_subject_is_mapped(all_: Company) -> object:
+def a_subject_is_mapped(all_: Traced) -> object:
     all_.say("a", "SUB traces.a 9", "SUB elsewhere 1", "SUB to.x 2", "SUB mapped 3")
     all_.trace("a", "mapped")
     all_.trace("a", "turned.x")
@@ -112,7 +113,7 @@ def a_subject_is_mapped(all_: Company) -> object:
     return all_.traced()
 
 
-def who_does_not_get_it_is_told_of(all_: Company) -> object:
+def who_does_not_get_it_is_told_of(all_: Traced) -> object:
     all_.peer("silent", user="a", echo=False)
     all_.say("silent", "SUB traces.silent 9", "SUB wide.* 1", "SUB wide.> group 2")
     all_.say("few", "SUB wide.* 1", "SUB wide.denied 2")
@@ -122,7 +123,7 @@ def who_does_not_get_it_is_told_of(all_: Company) -> object:
     return all_.traced("silent"), all_.heard("few")
 
 
-def subscriptions_end_by_themselves(all_: Company) -> object:
+def subscriptions_end_by_themselves(all_: Traced) -> object:
     all_.say("a", "SUB traces.a 9")
     all_.say("other", "SUB plain 1", "UNSUB 1 2")
     for _ in range(3):
@@ -130,7 +131,7 @@ def subscriptions_end_by_themselves(all_: Company) -> object:
     return all_.traced(), all_.heard("other")
 
 
-def a_stream_of_another_account(all_: Company) -> object:
+def a_stream_of_another_account(all_: Traced) -> object:
     all_.say("a", "SUB traces.a 9")
     all_.say("b", "SUB from_a.> 1", "SUB before.> 2", "SUB chain.x group 3", "SUB > 4")
     for subject in ("orders.x", "open.x", "chain.x"):
@@ -139,7 +140,7 @@ def a_stream_of_another_account(all_: Company) -> object:
     return all_.traced(), all_.heard("b")
 
 
-def a_stream_through_a_group(all_: Company) -> object:
+def a_stream_through_a_group(all_: Traced) -> object:
     all_.say("a", "SUB traces.a 9", "SUB back 8")
     all_.say("b", "SUB from_a.x group 1", "SUB before.open.x group 2")
     for subject in ("orders.x", "open.x"):
@@ -148,7 +149,7 @@ def a_stream_through_a_group(all_: Company) -> object:
     return all_.traced(), all_.heard("b")
 
 
-def a_service_of_another_account(all_: Company) -> object:
+def a_service_of_another_account(all_: Traced) -> object:
     all_.say("b", "SUB traces.b 9", "SUB back 8")
     all_.say("a", "SUB help 1", "SUB calc.> 2", "SUB elsewhere 3")
     for subject in ("help", "sums.1.2", "mapped"):
@@ -159,7 +160,7 @@ def a_service_of_another_account(all_: Company) -> object:
     return all_.traced("b"), all_.heard("a")
 
 
-def a_service_that_nobody_serves(all_: Company) -> object:
+def a_service_that_nobody_serves(all_: Traced) -> object:
     all_.say("b", "SUB traces.b 9", "SUB back 8")
     for subject in ("help", "sums.1.2"):
         all_.trace("b", subject, reply="back")
@@ -167,7 +168,7 @@ def a_service_that_nobody_serves(all_: Company) -> object:
     return all_.traced("b")
 
 
-def a_service_behind_another(all_: Company) -> object:
+def a_service_behind_another(all_: Traced) -> object:
     all_.say("c", "SUB traces.c 9", "SUB back 8")
     all_.say("a", "SUB help 1", "SUB calc.> 2")
     all_.say("b", "SUB help 1", "SUB sums.> group 2")
@@ -178,7 +179,7 @@ def a_service_behind_another(all_: Company) -> object:
     return all_.traced("c"), all_.heard("a", "b")
 
 
-def an_answer_is_traced(all_: Company) -> object:
+def an_answer_is_traced(all_: Traced) -> object:
     all_.say("other", "SUB help 1", "SUB calc.> 2")
     all_.say("a", "SUB traces.a 9")
     all_.say("b", "SUB back 8")
@@ -192,13 +193,13 @@ def an_answer_is_traced(all_: Company) -> object:
     return re.sub(r"_R_\.[\w.]+", "<reply>", traces), all_.heard("b")
 
 
-def a_request_is_no_message_of_a_stream(all_: Company) -> object:
+def a_request_is_no_message_of_a_stream(all_: Traced) -> object:
     all_.say("b", "SUB traces.b 9", "SUB from_a.> 1")
     all_.trace("b", "orders.ask")
     return all_.traced("b")
 
 
-def a_trace_goes_to_another_account(all_: Company) -> object:
+def a_trace_goes_to_another_account(all_: Traced) -> object:
     all_.say("b", "SUB traces.b 9", "SUB back 8")
     all_.say("a", "SUB in.traces 1", "SUB plain 2")
     all_.publish("b", "plain", Nats_Trace_Dest="in.traces")
@@ -210,7 +211,7 @@ def a_trace_goes_to_another_account(all_: Company) -> object:
     return frames[0].split(b" ")[1], list(trace), trace["request"]
 
 
-def parents_are_sampled(all_: Company) -> object:
+def parents_are_sampled(all_: Traced) -> object:
     all_.say("b", "SUB traces.b 9", "SUB plain 1")
     values = [
         _SAMPLED, _SAMPLED[:-2] + "00", _SAMPLED[:-2] + "03", _SAMPLED[:-1], "01", _SAMPLED + "-x",
@@ -224,13 +225,13 @@ def parents_are_sampled(all_: Company) -> object:
     return all_.traced("b")
 
 
-def parents_need_a_destination(all_: Company) -> object:
+def parents_need_a_destination(all_: Traced) -> object:
     all_.say("a", "SUB > 1")
     all_.publish("a", "plain", traceparent=_SAMPLED)
     return all_.heard("a")
 
 
-def traces_are_compressed(all_: Company) -> object:
+def traces_are_compressed(all_: Traced) -> object:
     all_.say("a", "SUB traces.a 9")
     found = []
     for encoding in ("gzip", "Snappy", "s2", "br"):
@@ -244,7 +245,7 @@ def traces_are_compressed(all_: Company) -> object:
     return found
 
 
-def the_server_answers(all_: Company) -> object:
+def the_server_answers(all_: Traced) -> object:
     all_.say("a", "SUB traces.a 9", "SUB back 8")
     for subject in ("$SYS.REQ.USER.INFO", "$SYS.REQ.ACCOUNT.PING.STATZ", "$JS.API.INFO"):
         all_.trace("a", subject)
@@ -256,7 +257,7 @@ def the_server_answers(all_: Company) -> object:
     return all_.traced()
 
 
-def a_verbose_client_is_answered(all_: Company) -> object:
+def a_verbose_client_is_answered(all_: Traced) -> object:
     all_.peer("loud", user="few", verbose=True)
     all_.say("a", "SUB traces.loud 9")
     for destination in ("traces.loud", "hidden.x", "not valid"):
@@ -266,7 +267,7 @@ def a_verbose_client_is_answered(all_: Company) -> object:
     return all_.heard("loud")
 
 
-def what_happens_is_told_in_its_order(all_: Company) -> object:
+def what_happens_is_told_in_its_order(all_: Traced) -> object:
     all_.say("a", "SUB elsewhere 1", "SUB calc.> 2", "SUB traces.a 9")
     all_.say("b", "SUB chain.x 1", "SUB traces.b 9")
     for user, subject in (("a", "mapped"), ("a", "chain.x"), ("b", "mapped"), ("b", "sums.1.2")):
@@ -312,7 +313,4 @@ STORIES: list[Story] = [
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_messages_are_traced_as_by_the_real_server(pair_with: PairWith, story: Story) -> None:
-    pair = pair_with(CONFIG)
-    ours = told(pair.ours.port, story)
-    assert ours == told(pair.reference.port, story)
-    assert ours
+    assert_same(pair_with(CONFIG), Traced, story)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.companies import assert_same
 from tests.conformance.conftest import PairWith
-from tests.conformance.traces import CONFIG, Company, Story, told
+from tests.conformance.traces import CONFIG, Story, Traced
 
 pytestmark = pytest.mark.oracle
 
@@ -19,7 +20,7 @@ _SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 class Streams:
     """Makes a stream S of `js.>` for a story, asks what is in it, and takes it away."""
 
-    def __init__(self, all_: Company, user: str = "a", **config: Any) -> None:
+    def __init__(self, all_: Traced, user: str = "a", **config: Any) -> None:
         self._all = all_
         self._user = f"{user}'s keeper"
         all_.peer(self._user, user=user)
@@ -51,7 +52,7 @@ class Streams:
         return found
 
 
-def what_is_stored_is_told_of(all_: Company) -> object:
+def what_is_stored_is_told_of(all_: Traced) -> object:
     streams = Streams(all_)
     all_.say("a", "SUB traces.a 9", "SUB back 8")
     all_.say("other", "SUB js.x 1")
@@ -61,7 +62,7 @@ def what_is_stored_is_told_of(all_: Company) -> object:
     return all_.settled(), all_.heard("other"), streams.stored()
 
 
-def what_is_only_traced_is_not_stored(all_: Company) -> object:
+def what_is_only_traced_is_not_stored(all_: Traced) -> object:
     streams = Streams(all_)
     all_.say("a", "SUB traces.a 9", "SUB back 8")
     all_.try_out("a", "js.x", reply="back")
@@ -71,7 +72,7 @@ def what_is_only_traced_is_not_stored(all_: Company) -> object:
     return all_.settled(), streams.stored()
 
 
-def refusals_are_told_of(all_: Company) -> object:
+def refusals_are_told_of(all_: Traced) -> object:
     streams = Streams(all_, max_msg_size=400)
     all_.say("a", "SUB traces.a 9", "SUB back 8")
     all_.say("a", "PUB js.x 1", "x")
@@ -96,7 +97,7 @@ def refusals_are_told_of(all_: Company) -> object:
     return all_.settled(), streams.stored()
 
 
-def a_full_stream_is_told_of(all_: Company) -> object:
+def a_full_stream_is_told_of(all_: Traced) -> object:
     streams = Streams(all_, max_msgs=1, discard="new", deny_purge=False)
     all_.say("a", "SUB traces.a 9", "SUB back 8")
     all_.trace("a", "js.x", reply="back")
@@ -105,7 +106,7 @@ def a_full_stream_is_told_of(all_: Company) -> object:
     return all_.settled(), streams.stored()
 
 
-def a_transform_is_told_of(all_: Company) -> object:
+def a_transform_is_told_of(all_: Traced) -> object:
     streams = Streams(
         all_,
         subject_transform={"src": "js.*", "dest": "stored.{{wildcard(1)}}"},
@@ -120,7 +121,7 @@ def a_transform_is_told_of(all_: Company) -> object:
     return traces, all_.heard("other"), stored
 
 
-def a_lack_of_interest_is_told_of(all_: Company) -> object:
+def a_lack_of_interest_is_told_of(all_: Traced) -> object:
     streams = Streams(all_, retention="interest")
     config = {"durable_name": "c", "filter_subject": "js.wanted", "ack_policy": "explicit"}
     streams.ask("CONSUMER.CREATE.S.c.js.wanted", stream_name="S", config=config)
@@ -131,7 +132,7 @@ def a_lack_of_interest_is_told_of(all_: Company) -> object:
     return all_.settled(), streams.stored()
 
 
-def a_sealed_stream_is_told_of(all_: Company) -> object:
+def a_sealed_stream_is_told_of(all_: Traced) -> object:
     streams = Streams(all_)
     config = {"name": "S", "subjects": ["js.>"], "storage": "memory", "sealed": True}
     streams.ask("STREAM.UPDATE.S", **config)
@@ -141,7 +142,7 @@ def a_sealed_stream_is_told_of(all_: Company) -> object:
     return all_.settled(), streams.stored()
 
 
-def a_counter_is_told_of(all_: Company) -> object:
+def a_counter_is_told_of(all_: Traced) -> object:
     streams = Streams(all_, allow_msg_counter=True, allow_direct=True)
     all_.say("a", "SUB traces.a 9", "SUB back 8")
     all_.trace("a", "js.x", reply="back", Nats_Incr="5")
@@ -150,7 +151,7 @@ def a_counter_is_told_of(all_: Company) -> object:
     return all_.settled(), streams.stored()
 
 
-def a_stream_behind_a_service(all_: Company) -> object:
+def a_stream_behind_a_service(all_: Traced) -> object:
     streams = Streams(all_, subjects=["in.*", "kept.*", "js.>"])
     all_.say("b", "SUB traces.b 9", "SUB back 8")
     for subject in ("in.1", "kept.1"):
@@ -159,7 +160,7 @@ def a_stream_behind_a_service(all_: Company) -> object:
     return all_.settled("b", end="in"), streams.stored()
 
 
-def a_stream_of_what_is_imported(all_: Company) -> object:
+def a_stream_of_what_is_imported(all_: Traced) -> object:
     streams = Streams(all_, "b", subjects=["from_a.>", "before.open.>"])
     all_.say("a", "SUB traces.a 9")
     for subject in ("orders.x", "open.x"):
@@ -168,7 +169,7 @@ def a_stream_of_what_is_imported(all_: Company) -> object:
     return all_.traced(end="open"), streams.stored()
 
 
-def a_parent_is_stored(all_: Company) -> object:
+def a_parent_is_stored(all_: Traced) -> object:
     streams = Streams(all_, "b")
     all_.say("b", "SUB traces.b 9")
     all_.publish("b", "js.x", traceparent=_SAMPLED)
@@ -176,7 +177,7 @@ def a_parent_is_stored(all_: Company) -> object:
     return all_.settled("b"), streams.stored()
 
 
-def fast_and_atomic_batches(all_: Company) -> object:
+def fast_and_atomic_batches(all_: Traced) -> object:
     streams = Streams(all_, allow_atomic=True)
     all_.say("a", "SUB traces.a 9", "SUB back 8")
     batch = {"Nats_Batch_Id": "b"}
@@ -186,7 +187,7 @@ def fast_and_atomic_batches(all_: Company) -> object:
     return all_.settled(), streams.stored()
 
 
-def acknowledgements_count(all_: Company) -> object:
+def acknowledgements_count(all_: Traced) -> object:
     streams = Streams(all_, allow_direct=True)
     config = {"durable_name": "c", "ack_policy": "explicit"}
     streams.ask("CONSUMER.CREATE.S.c", stream_name="S", config=config)
@@ -197,7 +198,7 @@ def acknowledgements_count(all_: Company) -> object:
     return traces[0], [answer[:9] for answer in traces[1]]
 
 
-def the_api_of_a_domain_is_not_asked_by_who_only_tries(all_: Company) -> object:
+def the_api_of_a_domain_is_not_asked_by_who_only_tries(all_: Traced) -> object:
     all_.say("a", "SUB traces.a 9", "SUB back 8")
     for subject in ("STREAM.CREATE.T", "INFO", "$KV.bucket.key", "NONE", "CONSUMER.MSG.NEXT.T.c"):
         all_.try_out("a", f"$JS.east.API.{subject}", reply="back")
@@ -224,14 +225,9 @@ STORIES: list[Story] = [
 
 def test_a_domain_is_traced_as_by_the_real_server(pair_with: PairWith) -> None:
     pair = pair_with(CONFIG.replace("jetstream: enabled", "jetstream: { domain: east }", 1))
-    ours = told(pair.ours.port, the_api_of_a_domain_is_not_asked_by_who_only_tries)
-    real = told(pair.reference.port, the_api_of_a_domain_is_not_asked_by_who_only_tries)
-    assert ours == real
+    assert_same(pair, Traced, the_api_of_a_domain_is_not_asked_by_who_only_tries)
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_streams_are_traced_as_by_the_real_server(pair_with: PairWith, story: Story) -> None:
-    pair = pair_with(CONFIG)
-    ours = told(pair.ours.port, story)
-    assert ours == told(pair.reference.port, story)
-    assert ours
+    assert_same(pair_with(CONFIG), Traced, story)

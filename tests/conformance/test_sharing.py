@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.conformance.companies import Company, assert_same, plain
 from tests.conformance.conftest import PairWith
-from tests.conformance.transcripts import Peer, comparable, frames_of
 
 pytestmark = pytest.mark.oracle
 
@@ -60,64 +60,30 @@ accounts {
 }
 """
 
-_VARIES = re.compile(rb'"(rtt|start|id|server)":("[^"]*"|\d+)|_R_\.[\w.]+')
-_SIZES = re.compile(rb"(HMSG [^\r]*?) \d+ \d+\r\n")
 _TIMES = re.compile(rb'"(created|ts|time|first_ts|last_ts|last_active)":"[^"]*"')
 
 
-class Company:
-    """One member of each account, and what it heard since it was asked the last time."""
+class Sharers(Company):
+    """One member of each account."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._peers: dict[str, Peer] = {}
+    def heard(self, *members: str) -> list[list[bytes]]:
+        """Give what some heard, without times either."""
+        return [[_timeless(frame) for frame in self.frames(member)] for member in members]
 
-    def _peer(self, user: str) -> Peer:
-        if user not in self._peers:
-            fields = {"user": user, "pass": "p", "headers": True, "no_responders": True}
-            peer = self._peers[user] = Peer(self._port)
-            peer.send(f"CONNECT {json.dumps({'verbose': False, **fields})}\r\n".encode())
-            peer.wait()
-            peer.forget()
-        return self._peers[user]
-
-    def say(self, user: str, *lines: str) -> None:
-        """Send lines, and wait until they are dealt with."""
-        peer = self._peer(user)
-        peer.send("".join(f"{line}\r\n" for line in lines).encode())
-        peer.wait()
-
-    def frames(self, user: str) -> list[bytes]:
-        """Give what somebody heard."""
-        peer = self._peer(user)
-        peer.wait()
-        frames = frames_of(bytes(peer.received))
-        peer.forget()
-        return [frame for frame in comparable(frames) if frame != b"PONG\r\n"]
-
-    def heard(self, *users: str) -> list[list[bytes]]:
-        """Give what some heard, without what differs from one time to the other."""
-        return [[_plain(frame) for frame in self.frames(user)] for user in users]
-
-    def reply(self, user: str) -> str:
+    def reply(self, member: str) -> str:
         """Give the reply subject of the one message that somebody heard."""
-        (frame,) = self.frames(user)
+        (frame,) = self.frames(member)
         return frame.split(b"\r\n")[0].split(b" ")[3].decode()
 
-    def close(self) -> None:
-        """Let everybody go."""
-        for peer in self._peers.values():
-            peer.close()
+
+def _timeless(frame: bytes) -> bytes:
+    return _TIMES.sub(b"<time>", plain(frame))
 
 
-def _plain(frame: bytes) -> bytes:
-    return _TIMES.sub(b"<time>", _VARIES.sub(b"<varies>", _SIZES.sub(rb"\1\r\n", frame)))
+Story = Callable[[Sharers], object]
 
 
-Story = Callable[[Company], object]
-
-
-def streams_come_under_their_name(all_: Company) -> object:
+def streams_come_under_their_name(all_: Sharers) -> object:
     all_.say("b", "SUB from_a.> 1", "SUB *.eu.x 2", "SUB > 3", "SUB before.orders.eu.* 4")
     all_.say("b", "SUB from_a.us 5", "SUB orders.> 6", "SUB turned.*.left 7", "SUB from_a 8")
     for subject in ("orders.us", "orders.eu.x", "orders.eu.x.y", "orders", "pair.left.right"):
@@ -127,7 +93,7 @@ def streams_come_under_their_name(all_: Company) -> object:
     return all_.heard("a", "b", "c")
 
 
-def streams_end_with_their_subscription(all_: Company) -> object:
+def streams_end_with_their_subscription(all_: Sharers) -> object:
     all_.say("b", "SUB from_a.x 1", "SUB from_a.* 2")
     all_.say("a", "SUB back 9", "PUB orders.x 1", "1")
     all_.say("b", "UNSUB 1")
@@ -137,33 +103,33 @@ def streams_end_with_their_subscription(all_: Company) -> object:
     return all_.heard("a", "b")
 
 
-def members_of_a_queue_take_turns_across_accounts(all_: Company) -> object:
+def members_of_a_queue_take_turns_across_accounts(all_: Sharers) -> object:
     all_.say("b", "SUB from_a.q workers 1", "SUB from_a.q workers 2")
     all_.say("a", *["PUB orders.q 1", "x"] * 20)
     return [len(frames) for frames in all_.heard("b")]
 
 
-def what_may_not_be_subscribed_to_does_not_come(all_: Company) -> object:
+def what_may_not_be_subscribed_to_does_not_come(all_: Sharers) -> object:
     all_.say("few", "SUB from_a.secret 1", "SUB from_a.* 2")
     all_.say("a", "PUB orders.secret 1", "s", "PUB orders.known 1", "k")
     all_.say("few", "PUB help 1", "x")
     return all_.heard("few", "a")
 
 
-def an_export_for_some_is_for_them(all_: Company) -> object:
+def an_export_for_some_is_for_them(all_: Sharers) -> object:
     for user in ("b", "c", "outside"):
         all_.say(user, "SUB own 1", "SUB orders.> 2")
     all_.say("a", "PUB own 1", "o", "PUB orders.x 1", "x")
     return all_.heard("b", "c", "outside")
 
 
-def streams_go_on_through_an_account(all_: Company) -> object:
+def streams_go_on_through_an_account(all_: Sharers) -> object:
     all_.say("c", "SUB third.x.* 1", "SUB third.> 2")
     all_.say("a", "PUB orders.x.y 1", "1", "PUB orders.z 1", "2")
     return all_.heard("b", "c")
 
 
-def a_request_gets_one_answer(all_: Company) -> object:
+def a_request_gets_one_answer(all_: Sharers) -> object:
     all_.say("a", "SUB help 1")
     all_.say("b", "SUB in.box 1", "PUB help in.box 2", "me")
     reply = all_.reply("a")
@@ -171,7 +137,7 @@ def a_request_gets_one_answer(all_: Company) -> object:
     return reply.startswith("_R_."), all_.heard("a", "b", "outside")
 
 
-def an_answer_may_be_answered(all_: Company) -> object:
+def an_answer_may_be_answered(all_: Sharers) -> object:
     all_.say("a", "SUB help 1", "SUB back 2")
     all_.say("b", "SUB my.box 1", "PUB help my.box 2", "me")
     all_.say("a", f"PUB {all_.reply('a')} back 3", "who")
@@ -179,7 +145,7 @@ def an_answer_may_be_answered(all_: Company) -> object:
     return all_.heard("a", "b")
 
 
-def several_answers_end_with_an_empty_one(all_: Company) -> object:
+def several_answers_end_with_an_empty_one(all_: Sharers) -> object:
     all_.say("a", "SUB many 1")
     all_.say("b", "SUB my.box 1", "PUB several my.box 2", "me")
     reply = all_.reply("a")
@@ -190,13 +156,13 @@ def several_answers_end_with_an_empty_one(all_: Company) -> object:
     return all_.heard("a", "b")
 
 
-def nobody_answers(all_: Company) -> object:
+def nobody_answers(all_: Sharers) -> object:
     all_.say("b", "SUB my.box 1", "PUB help my.box 1", "x", "PUB sums.1.2 my.box 1", "y")
     all_.say("c", "SUB my.box 1", "PUB help.through my.box 1", "x")
     return all_.heard("b", "c")
 
 
-def requests_come_under_the_name_there(all_: Company) -> object:
+def requests_come_under_the_name_there(all_: Sharers) -> object:
     all_.say("a", "SUB calc.> 1", "SUB elsewhere 2", "SUB mapped 3", "SUB help 4", "SUB in.* 5")
     all_.say("b", "PUB sums.1.2 1", "x", "PUB mapped back 1", "y", "PUB in.1 1", "z")
     headers = "NATS/1.0\r\nKey: v\r\nNats-Request-Info: forged\r\n\r\n"
@@ -205,20 +171,20 @@ def requests_come_under_the_name_there(all_: Company) -> object:
     return all_.heard("a", "b")
 
 
-def one_of_a_group_answers(all_: Company) -> object:
+def one_of_a_group_answers(all_: Sharers) -> object:
     all_.say("a", "SUB help group 1", "SUB help group 1")
     all_.say("b", "SUB help 2", "PUB help 1", "x")
     return all_.heard("a", "b")
 
 
-def a_request_is_no_message_of_a_stream(all_: Company) -> object:
+def a_request_is_no_message_of_a_stream(all_: Sharers) -> object:
     all_.say("b", "SUB from_a.> 1", "PUB orders.ask 1", "x")
     all_.say("a", "SUB orders.> 1")
     all_.say("b", "PUB orders.ask 1", "y")
     return all_.heard("a", "b")
 
 
-def messages_are_pulled_from_another_account(all_: Company) -> object:
+def messages_are_pulled_from_another_account(all_: Sharers) -> object:
     all_.say("b", "SUB my.box 1")
     stream = json.dumps({"name": "S", "subjects": ["in.*"], "storage": "memory"})
     all_.say("b", f"PUB far.STREAM.CREATE.S my.box {len(stream)}", stream)
@@ -240,11 +206,11 @@ def messages_are_pulled_from_another_account(all_: Company) -> object:
     confirmed = _until(all_, "b", b"MSG my.box")
     all_.say("b", "PUB far.STREAM.DELETE.S my.box 0", "")
     _until(all_, "b", b"stream_delete_response")
-    shown = [re.sub(rb"\$JS\.ACK\S+", b"<ack>", _plain(frame)) for frame in pulled]
+    shown = [re.sub(rb"\$JS\.ACK\S+", b"<ack>", _timeless(frame)) for frame in pulled]
     return acknowledged, shown, confirmed
 
 
-def messages_are_pushed_to_another_account(all_: Company) -> object:
+def messages_are_pushed_to_another_account(all_: Sharers) -> object:
     all_.say("a", "SUB my.box 1")
     stream = json.dumps({"name": "P", "subjects": ["in.*"], "storage": "memory"})
     all_.say("a", f"PUB $JS.API.STREAM.CREATE.P my.box {len(stream)}", stream)
@@ -262,7 +228,7 @@ def messages_are_pushed_to_another_account(all_: Company) -> object:
     return [re.sub(rb"\$JS\.ACK\S+", b"<ack>", frame) for frame in pushed]
 
 
-def _until(all_: Company, user: str, *marks: bytes) -> list[bytes]:
+def _until(all_: Sharers, user: str, *marks: bytes) -> list[bytes]:
     found: list[bytes] = []
     while not any(mark in frame for mark in marks for frame in found):
         found += all_.frames(user)
@@ -291,15 +257,4 @@ STORIES: list[Story] = [
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_accounts_share_as_with_the_real_server(pair_with: PairWith, story: Story) -> None:
-    pair = pair_with(CONFIG)
-
-    def told(port: int) -> object:
-        company = Company(port)
-        try:
-            return story(company)
-        finally:
-            company.close()
-
-    ours = told(pair.ours.port)
-    assert ours == told(pair.reference.port)
-    assert ours
+    assert_same(pair_with(CONFIG), Sharers, story)

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance.transcripts import Peer, comparable, frames_of
+from tests.conformance.companies import Company, plain
+from tests.conformance.transcripts import Peer
 
 CONFIG = """
 jetstream: enabled
@@ -56,36 +57,17 @@ accounts {
 }
 """
 
-_VARIES = re.compile(
-    rb'"(rtt|start|id|server)":("[^"]*"|\d+)|_R_\.[\w.]+|(?<=Time-Stamp: )[-:.\w]+'
-)
-_SIZES = re.compile(rb"(HMSG [^\r]*?) \d+ \d+\r\n")
 
-
-class Company:
-    """Members of the accounts, what they heard, and the traces that came to them."""
+class Traced(Company):
+    """Members with names, and the traces that came to them."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
-        self._peers: dict[str, Peer] = {}
+        super().__init__(port)
         self._ends = 0
 
-    def peer(self, name: str, **fields: Any) -> Peer:
-        """Give somebody, who connects when first asked for."""
-        if name not in self._peers:
-            known = {"user": name, "pass": "p", "headers": True, "no_responders": True}
-            greeting = {"verbose": False, "name": f"{name}'s", **known, **fields}
-            peer = self._peers[name] = Peer(self._port)
-            peer.send(f"CONNECT {json.dumps(greeting)}\r\n".encode())
-            peer.wait()
-            peer.forget()
-        return self._peers[name]
-
-    def say(self, user: str, *lines: str) -> None:
-        """Send lines, and wait until they are dealt with."""
-        peer = self.peer(user)
-        peer.send("".join(f"{line}\r\n" for line in lines).encode())
-        peer.wait()
+    def peer(self, member: str, **fields: Any) -> Peer:
+        """Give somebody."""
+        return super().peer(member, **{"name": f"{member}'s", **fields})
 
     def publish(self, user: str, subject: str, reply: str = "", **headers: str) -> None:
         """Publish `hi` with headers, whose names have dashes."""
@@ -101,18 +83,6 @@ class Company:
     def try_out(self, user: str, subject: str, reply: str = "", **headers: str) -> None:
         """Publish `hi` to be traced but not delivered."""
         self.trace(user, subject, reply, Nats_Trace_Only="true", **headers)
-
-    def frames(self, user: str) -> list[bytes]:
-        """Give what somebody heard."""
-        peer = self.peer(user)
-        peer.wait()
-        frames = frames_of(bytes(peer.received))
-        peer.forget()
-        return [frame for frame in comparable(frames) if frame != b"PONG\r\n"]
-
-    def heard(self, *users: str) -> list[list[bytes]]:
-        """Give what some heard, without what differs from one time to the other."""
-        return [[_plain(frame) for frame in self.frames(user)] for user in users]
 
     def traced(self, user: str = "a", end: str = "end") -> tuple[list[Any], list[bytes]]:
         """Give the traces that came to somebody, and what else was heard.
@@ -141,16 +111,7 @@ class Company:
     def _apart(self, user: str) -> tuple[list[Any], list[bytes]]:
         frames = self.frames(user)
         traces = [shown(frame) for frame in frames if is_trace(frame)]
-        return traces, [_plain(frame) for frame in frames if not is_trace(frame)]
-
-    def close(self) -> None:
-        """Let everybody go."""
-        for peer in self._peers.values():
-            peer.close()
-
-
-def _plain(frame: bytes) -> bytes:
-    return _VARIES.sub(b"<varies>", _SIZES.sub(rb"\1\r\n", frame))
+        return traces, [plain(frame) for frame in frames if not is_trace(frame)]
 
 
 def is_trace(frame: bytes) -> bool:
@@ -176,13 +137,4 @@ def shown(frame: bytes) -> Any:
     return trace | {"head": head.split(b" ")[0]}
 
 
-Story = Callable[[Company], object]
-
-
-def told(port: int, story: Story) -> object:
-    """Give what a story comes to."""
-    company = Company(port)
-    try:
-        return story(company)
-    finally:
-        company.close()
+Story = Callable[[Traced], object]

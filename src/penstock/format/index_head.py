@@ -1,9 +1,10 @@
-"""What a block's index says at its head, read without its entries.
+"""Parts of a block's index, read without the others: its head, its subjects, some of its entries.
 
 A head tells which block an index fits, what the block holds in all, which messages its tombstones
 name and what was damaged; it has a checksum of its own, and so have the subjects. So a directory of
-ten thousand blocks is taken stock of in seconds, where the entries would be gigabytes. An index of
-version 1 has no such checksums: it is read whole.
+ten thousand blocks is taken stock of in seconds, where the entries would be gigabytes. By the
+subjects, the entries are found that a filter wants. An index of version 1 has no such checksums: it
+is read whole.
 
 Read-only; any thread. The caller opens the file and holds the head against the block.
 """

@@ -211,22 +211,24 @@ class Server:
         body: bytes,
     ) -> bytes | None:
         """Route a message that may ask to be traced; otherwise give the headers to go on with."""
-        from penstock.server.message_trace import MessageTraces
         from penstock.server.sharing import Passing
 
-        if self._traces is None:
-            self._traces = MessageTraces(self)
-        return self._traces.publish(connection, Passing(subject, reply, headers, body))
+        message = Passing(subject, reply, headers, body)
+        return self._message_traces().publish(connection, message)
 
     def trace_oversized(
         self, connection: Connection, subject: bytes, headers: bytes, size: int
     ) -> None:
         """Tell of a message that is too large."""
+        self._message_traces().tell_oversized(connection, subject, headers, size)
+
+    def _message_traces(self) -> MessageTraces:
+        # Loaded with the first message that asks for it.
         from penstock.server.message_trace import MessageTraces
 
         if self._traces is None:
             self._traces = MessageTraces(self)
-        self._traces.tell_oversized(connection, subject, headers, size)
+        return self._traces
 
     @property
     def message_trace(self) -> MessageTrace | None:

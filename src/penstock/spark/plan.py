@@ -20,8 +20,8 @@ BYTES_PER_PART = 256 * 1024 * 1024
 
 
 INDEX_BYTES_PER_ENTRY = 4
-"""What an entry of an index weighs: it has 32 bytes, and goes by eight times as fast as a record's
-bytes do."""
+"""What an entry of an index weighs at the most: it has 32 bytes, and goes by eight times as fast as
+a record's bytes do. Of few subjects, and on a local disk, only the wanted ones are read."""
 
 
 class Splitting(msgspec.Struct, frozen=True, rename="camel"):

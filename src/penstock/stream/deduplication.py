@@ -21,8 +21,7 @@ from penstock.store.block_files import StoredMessage
 from penstock.store.filestore import FileStore
 from penstock.stream.headers import value_of
 from penstock.stream.message_ids import collect
-from penstock.stream.messages import EXPECTED_LAST_ID, MESSAGE_ID
-from penstock.stream.tracing import StreamTrace
+from penstock.stream.messages import EXPECTED_LAST_ID, MESSAGE_ID, Message
 
 if TYPE_CHECKING:
     from penstock.stream.publishing import Publishing
@@ -42,7 +41,7 @@ class Recollection:
 
     def __init__(self, publishing: Publishing) -> None:
         self._publishing = publishing
-        self._held: deque[tuple[bytes, bytes | None, bytes, bytes, StreamTrace | None]] = deque()
+        self._held: deque[tuple[Message, bytes | None]] = deque()
         self._held_bytes = 0
         self._next_seq = 0
         """What is read next; 0 before it is begun."""
@@ -55,25 +54,18 @@ class Recollection:
         """Whether what is published waits."""
         return self._turn is not None
 
-    def holds(
-        self,
-        subject: bytes,
-        reply: bytes | None,
-        headers: bytes,
-        body: bytes,
-        *,
-        trace: StreamTrace | None,
-    ) -> bool:
+    def holds(self, message: Message, reply: bytes | None) -> bool:
         """Keep a message back that cannot be judged yet; tell whether it was."""
         if self._turn is None:
-            if self._publishing.message_ids.is_ready or not _asks_for_ids(headers):
+            if self._publishing.message_ids.is_ready or not _asks_for_ids(message):
                 return False
             if self._reads_all(MESSAGE_IDS_READ_AT_ONCE):
                 return False
             self._plan()
             self._publishing.stream.ingest.careful = True
-        self._held.append((subject, reply, headers, body, trace))
-        self._held_bytes += len(subject) + len(headers) + len(body) + _HELD_OVERHEAD_BYTES
+        self._held.append((message, reply))
+        size = len(message.subject) + len(message.headers) + len(message.body)
+        self._held_bytes += size + _HELD_OVERHEAD_BYTES
         if self._held_bytes > HELD_MESSAGES_BYTES_MAX:
             self.read_all()
             self._take_held(len(self._held))
@@ -107,8 +99,7 @@ class Recollection:
 
     def _take_held(self, count: int) -> None:
         for _ in range(min(count, len(self._held))):
-            subject, reply, headers, body, trace = self._held.popleft()
-            self._publishing.take_now(subject, reply, headers, body, trace=trace)
+            self._publishing.take_now(*self._held.popleft())
         if not self._held:
             self._held_bytes = 0
 
@@ -144,8 +135,8 @@ class Recollection:
         self._next_seq = message.seq + 1
 
 
-def _asks_for_ids(headers: bytes) -> bool:
-    return bool(value_of(headers, MESSAGE_ID) or value_of(headers, EXPECTED_LAST_ID))
+def _asks_for_ids(message: Message) -> bool:
+    return bool(message.value(MESSAGE_ID) or message.value(EXPECTED_LAST_ID))
 
 
 def _message_from(store: FileStore, seq: int) -> StoredMessage | None:

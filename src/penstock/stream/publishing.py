@@ -35,7 +35,7 @@ from penstock.stream import (
 from penstock.stream.batches import AtomicBatches
 from penstock.stream.config import RetentionPolicy, StorageType
 from penstock.stream.fast_batches import FAST_BATCH_END, FastBatches
-from penstock.stream.headers import value_of, without, without_status
+from penstock.stream.headers import value_of, without
 from penstock.stream.message_ids import MessageIds
 from penstock.stream.messages import (
     BATCH_ID,
@@ -53,7 +53,6 @@ from penstock.stream.messages import (
 from penstock.stream.publishing_timer import PublishingTimer
 from penstock.stream.refusals import DUPLICATE, reason_of
 from penstock.stream.schedules import Schedules
-from penstock.stream.tracing import StreamTrace
 from penstock.subjects import SubjectFilter, is_literal
 
 if TYPE_CHECKING:
@@ -120,33 +119,16 @@ class Publishing:
 
     # Messages
 
-    def take(
-        self,
-        subject: bytes,
-        reply: bytes | None,
-        headers: bytes,
-        body: bytes,
-        *,
-        trace: StreamTrace | None,
-    ) -> None:
+    def take(self, message: Message, reply: bytes | None) -> None:
         """Store a message or refuse it, now or when it can be judged, and answer its publisher."""
-        if not self.recollection.holds(subject, reply, headers, body, trace=trace):
-            self.take_now(subject, reply, headers, body, trace=trace)
+        if not self.recollection.holds(message, reply):
+            self.take_now(message, reply)
 
-    def take_now(
-        self,
-        subject: bytes,
-        reply: bytes | None,
-        headers: bytes,
-        body: bytes,
-        *,
-        trace: StreamTrace | None,
-    ) -> None:
+    def take_now(self, message: Message, reply: bytes | None) -> None:
         """Store a message or refuse it, and answer its publisher."""
-        message = Message(subject, without_status(headers), body, trace=trace)
         self._take(message, reply)
-        if trace is not None:
-            trace.finish()
+        if message.trace is not None:
+            message.trace.finish()
 
     def _take(self, message: Message, reply: bytes | None) -> None:
         if reply is not None and reply.endswith(FAST_BATCH_END):

@@ -30,7 +30,9 @@ from penstock.stream.audience import Audience, NoAudience, Taker
 from penstock.stream.batch_room import BatchRoom
 from penstock.stream.config import StorageType, StreamConfig
 from penstock.stream.folders import StreamFolder
+from penstock.stream.headers import without_status
 from penstock.stream.ingest import Ingest
+from penstock.stream.messages import Message
 from penstock.stream.publishing import Publishing
 from penstock.stream.storage import StoragePolicy, open_store, store_config
 from penstock.stream.storage_room import StorageRoom
@@ -231,7 +233,8 @@ class Stream:
         """Judge and store a message that wants a closer look; the compiled half calls this."""
         if trace is not None:
             trace.begin(self.name)
-        self.publishing.take(subject, reply, headers, body, trace=trace)
+        message = Message(subject, without_status(headers), body, trace=trace)
+        self.publishing.take(message, reply)
 
     def on_members(self) -> None:
         """Members of atomic batches came in by the compiled path."""

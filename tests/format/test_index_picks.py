@@ -139,6 +139,35 @@ def test_entries_that_were_not_verified_lose_nothing_unseen(
     ]
 
 
+def test_an_entry_twice_and_another_missing_is_noticed() -> None:
+    writer = BlockWriter()
+    for place in range(2):
+        writer.add(b"s.1", b"%d" % place)
+    image = image_of(writer)
+    entries, _ = sections_of(image, BlockIndex.load(image, "index"))
+    twice = entries[:ENTRY_BYTES] * 2
+
+    with pytest.raises(FormatError, match="other entries"):
+        IndexPicks.of_unverified(unverified(image, twice), SubjectFilter([b"s.1"]))
+
+
+def test_entries_with_each_others_subjects_are_noticed() -> None:
+    writer = BlockWriter()
+    for number in range(2):
+        writer.add(b"s.%d" % number, b"payload")
+    image = image_of(writer)
+    entries, _ = sections_of(image, BlockIndex.load(image, "index"))
+    swapped = bytearray(entries)
+    one, other = slice(12, 16), slice(ENTRY_BYTES + 12, ENTRY_BYTES + 16)
+    swapped[one], swapped[other] = entries[other], entries[one]
+
+    picks = IndexPicks.of_unverified(unverified(image, bytes(swapped)), SubjectFilter([b"s.1"]))
+
+    assert picks.count == 1
+    with pytest.raises(FormatError, match="another record"):
+        filled(picks, writer)
+
+
 def test_entries_that_are_cut_short_are_refused() -> None:
     writer = BlockWriter()
     writer.add(b"a", b"payload")

@@ -166,6 +166,23 @@ def test_messages_come_the_same_with_a_consumer_and_without(
     assert len(list(streams.each("S"))) == len(expected)
 
 
+def test_who_reads_directly_makes_no_consumer(url: str, streams: JetStream) -> None:
+    make(streams, allow_direct=True)
+    streams.call("STREAM.PURGE.S", {"filter": "s.1"})
+    advised = streams.client.subscribe(b"$JS.EVENT.ADVISORY.CONSUMER.CREATED.S.>")
+    small = {"subject": "s.7", "maxBytesPerPartition": "1k"}
+
+    direct = sequences(url, readMode="direct", **small)
+    told = streams.client.subscribe(b"told")
+    streams.client.publish(b"told", b"")
+    first = streams.client.next_of_any()
+    assert sequences(url, readMode="consumer", **small) == direct
+
+    # The first that was heard of was not a consumer's making, but then there is one.
+    assert first.sid == told
+    assert streams.client.next_message(advised).payload
+
+
 def test_a_mode_that_a_stream_does_not_allow_is_refused(url: str, streams: JetStream) -> None:
     make(streams, retention="workqueue")
 

@@ -94,8 +94,8 @@ def read_settings(given: Mapping[str, str]) -> Settings:
     place = Place(source.path, name, source.key_file, _is_go(source), source.quarantine_path)
     if place.is_go and source.include_deleted:
         raise UsageError(
-            f"{FORMAT}: includeDeleted is for our own layout: Go's says of no message "
-            "whether it is one"
+            f"{FORMAT}: option includeDeleted is for our own layout, and {source.path} is of "
+            "Go's server"
         )
     found = Wanted.of(wanted, batches, content.payload_compression, following.fail_on_data_loss)
     return Settings(

@@ -280,7 +280,8 @@ def _parts(settings: Settings, facts: StreamFacts, whole: StreamRange) -> list[t
     share = (end - first) / span if span > 0 else 0
     records = round(facts.messages * share)
     parts = _divided(settings, facts, whole, records)
-    if len(parts) > 1 and whole.subjects and not facts.takes_messages:
+    # Counting takes a consumer, which whoever reads without one may not be allowed to make.
+    if len(parts) > 1 and whole.subjects and not whole.takes_messages:
         # A task costs more than a server's finding the few messages that a filter wants.
         wanted = ask(
             settings.connection,
@@ -288,7 +289,7 @@ def _parts(settings: Settings, facts: StreamFacts, whole: StreamRange) -> list[t
         )
         parts = _divided(settings, facts, whole, min(wanted, records))
     # Of a stream with large holes some parts would be empty, and others would have it all.
-    is_sparse = facts.messages * SPARSE_PART < span and not facts.takes_messages
+    is_sparse = facts.messages * SPARSE_PART < span and not whole.takes_messages
     if len(parts) < 2 or not is_sparse:
         return parts
     return ask(

@@ -11,29 +11,28 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
     "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
         && echo "$$candidate" && break; done)
 BIN := .venv/bin
+UV := $(BIN)/uv --quiet
 COMPILED_SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd')
-# More words for pytest: make test ARGS='-k vfs'
+# More words for pytest or the benchmarks: make test ARGS='-k vfs', make bench ARGS=--quick
 ARGS ?=
 
-.PHONY: help setup demo test test-again lint bench soak clean
+.PHONY: help setup demo test test-all lint layers bench soak lock clean
 
 help: ## List these commands
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
-setup: .venv/.compiled ## Make .venv, install everything and compile what changed
+# What is installed and what is compiled does not wait for the other.
+setup: ## Make .venv, install everything and compile what changed
+	@$(MAKE) --no-print-directory -j 2 .venv/.installed .venv/.compiled
 
 demo: setup ## See it work
 	$(BIN)/penstock demo
 
-test: setup ## Run the quick tests
-	$(BIN)/pytest -n 2 $(ARGS) || $(MAKE) --no-print-directory test-again CODE=$$?
+test: setup ## Run the quick tests: every promise, in minutes
+	$(BIN)/pytest -n 2 $(ARGS)
 
-# What fails beside others on a busy machine gets a second chance alone, for all to see: load is then
-# told from a fault. Only where few tests failed, and nothing else went wrong (pytest's code 1).
-test-again:
-	@test "$(CODE)" -eq 1
-	@echo "Once more, alone, what failed:"
-	$(BIN)/pytest --last-failed --last-failed-no-failures none --maxfail 3 $(ARGS)
+test-all: setup ## Run the rest: every pair with the real server, every Spark format and job
+	$(BIN)/pytest -n 2 -m "exhaustive and not soak" $(ARGS)
 
 lint: setup ## Check style, types and layers
 	$(BIN)/ruff check .
@@ -42,11 +41,18 @@ lint: setup ## Check style, types and layers
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports --no-logo
 
+layers: setup ## Write the table of layers where people and tools read it
+	$(BIN)/python -m tools.layers
+
 bench: setup ## Measure
-	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.run $(ARGS)
 
 soak: setup ## Run the long tests, with new random examples
 	$(BIN)/pytest -m soak --timeout=0 --hypothesis-profile=soak $(ARGS)
+
+lock: setup ## Take the newest versions of what is installed into requirements.lock
+	$(UV) pip compile --upgrade --universal --python-version 3.11 --extra dev \
+	    --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 
 clean: ## Remove all that these commands made, .venv included
 	rm -rf .venv build dist src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
@@ -58,15 +64,22 @@ clean: ## Remove all that these commands made, .venv included
 
 .venv/.made:
 	@tools/check_prerequisites.sh "$(PYTHON)"
-	"$(PYTHON)" -m venv .venv
+	@echo "Making .venv with $(PYTHON)"
+	@"$(PYTHON)" -m venv .venv
 	@touch $@
 
-.venv/.installed: pyproject.toml | .venv/.made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77' 'Cython>=3.2,<4'
-	PENSTOCK_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[dev]'
+.venv/.compiler: requirements.lock | .venv/.made
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock uv setuptools Cython
 	@touch $@
 
-.venv/.compiled: .venv/.installed setup.py $(COMPILED_SOURCES)
-	$(BIN)/python setup.py --quiet build_ext --inplace
-	$(BIN)/python -m compileall -q src
+.venv/.installed: pyproject.toml requirements.lock | .venv/.compiler
+	@echo "Installing $$(grep -c == requirements.lock) packages; Spark is the large one, 400 MB"
+	@$(UV) pip install --python $(BIN)/python --no-deps -r requirements.lock
+	@PENSTOCK_COMPILE=0 $(UV) pip install --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.compiled: setup.py $(COMPILED_SOURCES) | .venv/.compiler
+	@echo "Compiling what changed of $(words $(filter %.pyx,$(COMPILED_SOURCES))) modules"
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@$(BIN)/python -m compileall -q src
 	@touch $@

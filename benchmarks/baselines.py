@@ -22,7 +22,7 @@ SqliteRow = tuple[int, bytes, bytes, bytes, int]
 
 
 def write_raw(path: Path, chunks: Sequence[bytes]) -> float:
-    """Write chunks to one new file, with a data sync after each; give the seconds."""
+    """Write chunks to one new file, with a data sync after each; return the seconds."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         started = time.perf_counter()
@@ -35,7 +35,7 @@ def write_raw(path: Path, chunks: Sequence[bytes]) -> float:
 
 
 def write_raw_latencies(fd: int, record: bytes, count: int) -> list[float]:
-    """Append one record after another, each with a data sync; give each one's seconds."""
+    """Append one record after another, each with a data sync; return each one's seconds."""
     taken = []
     for _ in range(count):
         started = time.perf_counter()
@@ -46,7 +46,7 @@ def write_raw_latencies(fd: int, record: bytes, count: int) -> list[float]:
 
 
 def hash_files(paths: Iterable[Path]) -> float:
-    """Read and hash whole files, in large pieces; give the seconds."""
+    """Read and hash whole files, in large pieces; return the seconds."""
     buffer = bytearray(HASHED_CHUNK_BYTES)
     view = memoryview(buffer)
     started = time.perf_counter()
@@ -60,7 +60,7 @@ def hash_files(paths: Iterable[Path]) -> float:
 
 
 def sqlite_rows(batches: Sequence[Sequence[Message]]) -> list[list[SqliteRow]]:
-    """Give batches of messages as rows."""
+    """Return batches of messages as rows."""
     seq = 0
     rows = []
     for batch in batches:
@@ -90,7 +90,7 @@ class SqliteMessages:
         )
 
     def append(self, batches: Sequence[Sequence[SqliteRow]]) -> float:
-        """Insert rows, a transaction a batch; give the seconds."""
+        """Insert rows, a transaction a batch; return the seconds."""
         execute = self._connection.execute
         started = time.perf_counter()
         for batch in batches:
@@ -100,7 +100,7 @@ class SqliteMessages:
         return time.perf_counter() - started
 
     def load(self, seqs: Sequence[int]) -> float:
-        """Fetch the payload of each row; give the seconds."""
+        """Fetch the payload of each row; return the seconds."""
         execute = self._connection.execute
         started = time.perf_counter()
         for seq in seqs:

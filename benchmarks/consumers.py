@@ -1,8 +1,8 @@
 """Reading streams through consumers, in turns with nats-server, and making consumers.
 
 The streams are filled before, each message acknowledged; every run reads through consumers that
-were just made. Rounds are short and many: what another process takes from one of them is then not
-what the median tells.
+were just made. Rounds are short and many, so that a disturbance of one of them does not change
+the median.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.measure import Goal, Row, Sizes, at_least, at_most, folder_in, si
-from penstock.bench.crew import Crew, Run
+from penstock.bench.load import send_requests
 from penstock.bench.plan import Ack, Kind, Plan, Target
-from penstock.bench.series import Series, in_turns, ratio, sized
+from penstock.bench.runs import LoadProcesses, Run, Series, in_turns, ratio, sized
 from penstock.bench.servers import OURS, BenchServer, find_executable, with_jetstream
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
@@ -76,7 +76,7 @@ def _cases(sizes: Sizes) -> Iterator[Case]:
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     with folder_in(folder, "consumers") as place:
         with contextlib.ExitStack() as stack:
             servers = [
@@ -86,12 +86,12 @@ def run(sizes: Sizes, folder: Path) -> list[Row]:
                     (REFERENCE, with_jetstream([find_executable(REFERENCE)], place / "theirs")),
                 )
             ]
-            crew = stack.enter_context(Crew())
+            crew = stack.enter_context(LoadProcesses())
             rows = [_row(crew, case, servers, sizes) for case in _cases(sizes)]
         return [*rows, _creating(sizes, place / "created")]
 
 
-def _row(crew: Crew, case: Case, servers: list[BenchServer], sizes: Sizes) -> Row:
+def _row(crew: LoadProcesses, case: Case, servers: list[BenchServer], sizes: Sizes) -> Row:
     measured = []
     for server in servers:
         target = Target(server.url)
@@ -124,7 +124,8 @@ def _creating(sizes: Sizes, place: Path) -> Row:
         streams.call("STREAM.CREATE.LARGE", {"name": "LARGE", "subjects": ["large.>"]})
         for start in range(0, sizes.created_on, FILL_PART):
             latencies_ns = array("q", bytes(8 * min(FILL_PART, sizes.created_on - start)))
-            client.request_many(
+            send_requests(
+                client,
                 b"large.",
                 b"x" * PAYLOAD_BYTES,
                 FILL_IN_FLIGHT,

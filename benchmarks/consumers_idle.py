@@ -1,4 +1,4 @@
-"""What durable consumers cost a server while nobody reads through them, beside nats-server.
+"""What idle durable consumers cost a server, beside nats-server.
 
 By the resident memory of the server's process before and after they came, and by its time on
 processors while nothing happens, less what it takes without them.
@@ -43,7 +43,7 @@ class Cost:
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     with folder_in(folder, "idle") as place:
         ours = _cost("penstock", with_jetstream(OURS, place / "ours"), sizes)
         command = with_jetstream([find_executable(REFERENCE)], place / "theirs")
@@ -78,7 +78,7 @@ def _cost(name: str, command: list[str], sizes: Sizes) -> Cost:
         Client.connect(server.url, timeout_s=60) as client,
     ):
         streams = JetStream(client)
-        # Without a word of it, a stream of either server may have a thousand.
+        # By default a stream of either server may have a thousand consumers.
         config = {"name": "IDLE", "subjects": ["idle.>"], "max_consumers": sizes.idle_consumers}
         streams.call("STREAM.CREATE.IDLE", config)
         warm = max(sizes.idle_consumers // WARM_PART, 1)

@@ -2,11 +2,11 @@
 
 Once as a thousand pulls of one consumer, of which one gets the message; and once as a thousand
 consumers with a pull each, all of which get it. The time goes from the publish to the delivery, by
-one process that does both; nothing else is under way meanwhile. Ours delivers what is on stable
-storage: a message that was delivered and then lost with the power would leave another one under its
-sequence, which its consumer would pass over. What it must hold out against is a nats-server with
-`sync_interval: always`, and any on streams in memory; the default, which syncs every two minutes,
-is shown besides.
+one process that does both; nothing else is under way meanwhile. Penstock delivers what is on stable
+storage: a message delivered and then lost with the power would leave another one under its
+sequence, which its consumer would pass over. So the goals are against a nats-server with
+`sync_interval: always`, and for streams in memory; the default, which syncs every two minutes,
+is shown beside them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.measure import Row, Sizes, at_most, folder_in, percentile, ratio, take_turns
+from penstock.bench.loops import count_messages
 from penstock.bench.plan import Storage
 from penstock.bench.servers import OURS, BenchServer, find_executable, with_jetstream
 from penstock.client.client import Client
@@ -84,7 +85,7 @@ class Waiting:
         self._sender.flush()
 
     def one_gets_it(self) -> float:
-        """Give the seconds until a message has reached one pull; the next waits behind the last."""
+        """Return the seconds until a message has reached one pull, and send the next pull."""
         started = self._publish()
         self._holder.next_message(self._sid)
         taken = time.perf_counter() - started
@@ -93,12 +94,12 @@ class Waiting:
         return taken
 
     def most_get_it(self) -> float:
-        """Give the seconds until 99 of 100 pulls have had a message."""
+        """Return the seconds until 99 of 100 pulls have had a message."""
         most = self._pulls * 99 // 100
         started = self._publish()
-        self._holder.count_messages(most)
+        count_messages(self._holder.wire, most)
         taken = time.perf_counter() - started
-        self._holder.count_messages(self._pulls - most)
+        count_messages(self._holder.wire, self._pulls - most)
         for number in self._numbers:
             self._pull(number)
         self._settle()
@@ -117,7 +118,7 @@ class Waiting:
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     reference = [find_executable(REFERENCE)]
     pulls = sizes.waiting_pulls
     with folder_in(folder, "waiting") as place, contextlib.ExitStack() as stack:
@@ -196,7 +197,7 @@ def _all_row(waiting: dict[str, Waiting], sizes: Sizes) -> Row:
 
 
 def _in_turns(actions: list[Callable[[], float]], turns: int, each: int) -> list[list[list[float]]]:
-    """Call each action so many times in a turn; give each one's results, turn by turn."""
+    """Call each action so many times in a turn; return each one's results, turn by turn."""
     for action in actions:
         for _ in range(max(each // WARM_PART, 1)):
             action()

@@ -1,7 +1,7 @@
 """Publishing to streams and getting from them, in turns with nats-server.
 
-Ours syncs before it acknowledges. nats-server runs twice: with its default, which syncs every two
-minutes, and with `sync_interval: always`, which promises what ours promises.
+Penstock syncs before it acknowledges. nats-server runs twice: with its default, which syncs every
+two minutes, and with `sync_interval: always`, which makes the same promise.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.measure import Goal, Row, Sizes, at_least, at_most, folder_in, si
-from penstock.bench.crew import Crew, Run
 from penstock.bench.plan import Kind, Plan, Storage, Target
-from penstock.bench.series import Series, in_turns, ratio, sized
+from penstock.bench.runs import LoadProcesses, Run, Series, in_turns, ratio, sized
 from penstock.bench.servers import OURS, BenchServer, find_executable, with_jetstream
 
 ROUNDS_MAX = 3
@@ -94,7 +93,7 @@ GET = Case(
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     reference = [find_executable(REFERENCE)]
     subjects = sizes.gotten_subjects
     getting = replace(
@@ -111,11 +110,13 @@ def run(sizes: Sizes, folder: Path) -> list[Row]:
                 (SYNCED, with_jetstream(reference, place / "synced", sync="always")),
             )
         }
-        crew = stack.enter_context(Crew())
+        crew = stack.enter_context(LoadProcesses())
         return [row for case in (*CASES, getting) for row in _rows(crew, case, servers, sizes)]
 
 
-def _rows(crew: Crew, case: Case, servers: dict[str, BenchServer], sizes: Sizes) -> list[Row]:
+def _rows(
+    crew: LoadProcesses, case: Case, servers: dict[str, BenchServer], sizes: Sizes
+) -> list[Row]:
     measured = []
     for name in ("penstock", *case.goals):
         target = Target(servers[name].url)

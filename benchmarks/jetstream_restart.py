@@ -1,8 +1,8 @@
 """What many messages and many subjects cost a server that starts again, beside nats-server.
 
 Both servers are filled once, each message acknowledged, and stopped cleanly; then each starts again
-in turns. A start is over when the server has told the state of every stream. Memory is what is
-resident then.
+in turns. A start is over when the server has answered with the state of every stream. Memory is
+what is resident then.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from benchmarks.measure import (
     resident_bytes,
     si,
 )
+from penstock.bench.load import send_requests
 from penstock.bench.servers import OURS, BenchServer, find_executable, with_jetstream
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
@@ -47,7 +48,7 @@ class Kept:
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     rounds = min(sizes.rounds, ROUNDS_MAX)
     with folder_in(folder, "restart") as place:
         each = sizes.restarted // sizes.restarted_streams
@@ -104,7 +105,7 @@ def _fill(client: Client, number: int, messages: int, subjects: int) -> None:
     JetStream(client).call(f"STREAM.CREATE.KEPT_{number}", config)
     latencies_ns = array("q", bytes(8 * messages))
     subject = b"kept.%d." % number
-    client.request_many(subject, PAYLOAD, IN_FLIGHT, latencies_ns, spread=subjects)
+    send_requests(client, subject, PAYLOAD, IN_FLIGHT, latencies_ns, spread=subjects)
 
 
 def _messages(client: Client, number: int) -> int:

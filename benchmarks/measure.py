@@ -1,10 +1,10 @@
 """What every benchmark needs: rows, sizes, rounds, messages, and processes of their own.
 
-What always holds: what is compared is measured in turns (ours, the other, ours, the other …), and a
+Invariant: what is compared is measured in turns (ours, the other, ours, the other …), and a
 ratio is the median of the rounds' ratios, so that a machine that slows down in between slows down
-both; memory is measured in a process that does nothing else.
+both. Memory is measured in a process that does nothing else.
 
-Imports nothing of Penstock, so that a measuring process can tell what importing it costs.
+Imports nothing of Penstock, so that a process can measure what importing it costs.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Message = tuple[bytes, bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A bound that a value must keep."""
+    """A lower or upper bound of a value."""
 
     bound: float
     at_least: bool
 
     def holds(self, value: float) -> bool:
-        """Tell whether a value keeps it."""
+        """Return True if a value keeps it."""
         return value >= self.bound if self.at_least else value <= self.bound
 
     def __str__(self) -> str:
@@ -47,12 +47,12 @@ class Goal:
 
 
 def at_least(bound: float) -> Goal:
-    """Ask for a value of at least `bound`."""
+    """Return the goal of at least `bound`."""
     return Goal(bound, at_least=True)
 
 
 def at_most(bound: float) -> Goal:
-    """Ask for a value of at most `bound`."""
+    """Return the goal of at most `bound`."""
     return Goal(bound, at_least=False)
 
 
@@ -75,7 +75,7 @@ class Row:
         return None if self.goal is None else self.goal.holds(self.value)
 
     def as_json(self) -> dict[str, Any]:
-        """Give the row as plain data."""
+        """Return the row as plain data."""
         plain = asdict(self)
         plain["goal"] = None if self.goal is None else str(self.goal)
         return plain | {"passed": self.passed}
@@ -236,7 +236,7 @@ SIZES = {sizes.name: sizes for sizes in (FULL, QUICK, TINY)}
 def messages(
     count: int, *, subjects: int = SUBJECTS, payload_bytes: int = PAYLOAD_BYTES
 ) -> list[Message]:
-    """Give messages with payloads of their own, over some subjects, always the same ones."""
+    """Return messages with random payloads over some subjects; always the same for one count."""
     chance = random.Random(count)
     names = [f"orders.{place:05d}.created".encode() for place in range(subjects)]
     return [
@@ -251,7 +251,7 @@ def batches(of: Sequence[Message], size: int = BATCH_MESSAGES) -> list[list[Mess
 
 
 def take_turns(rounds: int, *actions: Callable[[], float]) -> list[list[float]]:
-    """Call the actions one after another, `rounds` times; give each one's results."""
+    """Call the actions one after another, `rounds` times; return each one's results."""
     results: list[list[float]] = [[] for _ in actions]
     for _ in range(rounds):
         for place, action in enumerate(actions):
@@ -260,26 +260,26 @@ def take_turns(rounds: int, *actions: Callable[[], float]) -> list[list[float]]:
 
 
 def ratio(ours: list[float], theirs: list[float]) -> float:
-    """Give the median of the rounds' ratios."""
+    """Return the median of the rounds' ratios."""
     return statistics.median(our / their for our, their in zip(ours, theirs, strict=True))
 
 
 def timed(action: Callable[..., object], *arguments: object) -> float:
-    """Give the seconds that a call takes."""
+    """Return the seconds that a call takes."""
     started = time.perf_counter()
     action(*arguments)
     return time.perf_counter() - started
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Give the value below which so many percent lie."""
+    """Return the value that so many percent lie below."""
     ordered = sorted(values)
     return ordered[min(int(len(ordered) * percent / 100), len(ordered) - 1)]
 
 
 @contextmanager
 def folder_in(parent: Path, name: str) -> Iterator[Path]:
-    """Give a new folder that is removed afterwards."""
+    """Return a new folder that is removed afterwards."""
     path = parent / name
     path.mkdir(parents=True)
     try:
@@ -289,12 +289,12 @@ def folder_in(parent: Path, name: str) -> Iterator[Path]:
 
 
 def block_files(path: Path) -> list[Path]:
-    """Give a store's block files in order."""
+    """Return a store's block files in order."""
     return sorted(path.glob("*.blk"))
 
 
 def block_bytes(path: Path) -> int:
-    """Give the length of a store's block files together."""
+    """Return the bytes of all block files of a store."""
     return sum(file.stat().st_size for file in block_files(path))
 
 
@@ -302,18 +302,18 @@ def block_bytes(path: Path) -> int:
 
 
 def resident_bytes(process: int | str = "self") -> int:
-    """Give the resident memory of this process, or of another."""
+    """Return the resident memory of this process, or of another."""
     return _status("VmRSS", process)
 
 
 def processor_ns(process: int) -> int:
-    """Give the time that all threads of a process have been on a processor."""
+    """Return the time that all threads of a process have been on a processor."""
     tasks = Path(f"/proc/{process}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 
 
 def peak_resident_bytes() -> int:
-    """Give the most memory that this process ever had resident."""
+    """Return the most memory that this process ever had resident."""
     return _status("VmHWM")
 
 
@@ -325,12 +325,12 @@ def _status(name: str, process: int | str = "self") -> int:
 
 
 def read_bytes() -> int:
-    """Give the bytes that this process has read from files so far, cached or not."""
+    """Return the bytes that this process has read from files so far, cached or not."""
     return int(Path("/proc/self/io").read_text().split()[1])
 
 
 def in_own_process(task: str, *arguments: str | int) -> dict[str, float]:
-    """Run a task of `benchmarks.child` in a fresh process; give what it measured."""
+    """Run a task of `benchmarks.child` in a fresh process; return what it measured."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.child", task, *map(str, arguments)],
         cwd=ROOT,
@@ -343,12 +343,12 @@ def in_own_process(task: str, *arguments: str | int) -> dict[str, float]:
 
 
 def median_of(runs: Sequence[dict[str, float]], key: str) -> float:
-    """Give the median of one measure."""
+    """Return the median of one measure."""
     return statistics.median(run[key] for run in runs)
 
 
 def si(value: float, unit: str) -> str:
-    """Write a number with a prefix, as in 1.25 M msg/s."""
+    """Return a number with a prefix, as in 1.25 Mmsg/s."""
     for bound, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= bound:
             return f"{value / bound:.3g} {prefix}{unit}"

@@ -1,8 +1,11 @@
-"""Run the benchmarks: `python -m benchmarks.run [--quick] [--only NAME] [--json FILE] [--readme]`.
+"""Run the benchmarks: `python -m benchmarks.run [--quick] [--only NAME] [--json FILE]`.
 
-Prints a table and writes it as JSON, with the machine that it was measured on. A whole run at full
-size becomes `results/latest.json`; every run is kept by its date in `results/local`. Data goes to a
-folder beside the results, or in `--data`, and is removed. Exits with 1 where a goal was missed.
+Prints a table and writes it as JSON, with the machine that it was measured on. Every run is kept by
+its date in `results/local`. A whole run at full size also becomes `results/latest.json`, from which
+`benchmarks.report` writes docs/benchmarks.md, its charts and README's figures.
+
+Data goes to a folder beside the results, or in `--data`, and is removed. The exit code is 1 if a
+goal was missed. A whole run takes about 15 minutes on two cores, `--quick` some minutes.
 """
 
 from __future__ import annotations
@@ -46,12 +49,10 @@ from benchmarks import (
     store_scan,
     store_workloads,
 )
-from benchmarks.measure import FULL, QUICK, ROOT, SIZES, Row, Sizes
+from benchmarks.measure import FULL, QUICK, SIZES, Row, Sizes
+from benchmarks.report import LATEST, RESULTS, show_goal, show_value, title, write_pages
 from penstock.bench.servers import find_executable
 
-RESULTS = ROOT / "benchmarks" / "results"
-README_START = "<!-- bench:start -->"
-README_END = "<!-- bench:end -->"
 FREE_BYTES_MIN = {"full": 8 * 10**9, "quick": 2 * 10**9, "tiny": 10**8}
 """The large store, its indexes, and one other store beside it."""
 
@@ -78,7 +79,7 @@ BENCHES: dict[str, Callable[[Sizes, Path], list[Row]]] = {
 
 
 def describe_machine(folder: Path) -> dict[str, Any]:
-    """Tell what the numbers were measured on."""
+    """Return what the numbers are measured on."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -100,7 +101,7 @@ def _processor() -> str:
 
 
 def _disk(folder: Path) -> str:
-    """Give device and file system of the longest mount point that holds the folder."""
+    """Return device and file system of the innermost mount point that holds the folder."""
     mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     holding = [mount for mount in mounts if folder.resolve().is_relative_to(mount[1])]
     device, point, kind = max(holding, key=lambda mount: len(mount[1]))[:3]
@@ -108,14 +109,14 @@ def _disk(folder: Path) -> str:
 
 
 def _nats_server() -> str:
-    """Give the version of the server that ours is compared with."""
+    """Return the version of the server that Penstock is compared with."""
     command = [find_executable(server_throughput.REFERENCE), "--version"]
     answer = subprocess.run(command, check=True, capture_output=True, text=True)
     return answer.stdout.rpartition("v")[2].strip()
 
 
 def measure(names: list[str], sizes: Sizes, folder: Path, console: Console) -> dict[str, Any]:
-    """Run benchmarks; give the document that is written as JSON."""
+    """Run benchmarks; return the document that is written as JSON."""
     machine = describe_machine(folder)
     started = datetime.now(UTC)
     before = time.perf_counter()
@@ -132,25 +133,8 @@ def measure(names: list[str], sizes: Sizes, folder: Path, console: Console) -> d
     }
 
 
-def show_value(row: dict[str, Any]) -> str:
-    """Write a value with its unit, as people read it."""
-    value, unit = row["value"], row["unit"]
-    if unit == "x":
-        return f"{value:.2f}x"
-    if value >= 10_000:
-        return f"{value:,.0f} {unit}"
-    return f"{value:.3g} {unit}"
-
-
-def show_goal(row: dict[str, Any]) -> str:
-    """Write a goal and whether it was reached."""
-    if row["goal"] is None:
-        return ""
-    return f"{row['goal']} {'pass' if row['passed'] else 'MISSED'}"
-
-
 def as_table(document: dict[str, Any]) -> Table:
-    """Give the results as people see them in a terminal."""
+    """Return the results as a table for the terminal, in the order they were measured."""
     table = Table(box=rich.box.SIMPLE_HEAD, title=title(document), title_justify="left")
     for heading in ("", "what", "value", "goal", "of which"):
         table.add_column(heading, justify="right" if heading == "value" else "left")
@@ -165,38 +149,11 @@ def as_table(document: dict[str, Any]) -> Table:
     return table
 
 
-def title(document: dict[str, Any]) -> str:
-    """Say when and on what it was measured."""
-    machine = document["machine"]
-    return (
-        f"{document['started'][:10]}, {document['sizes']} size: {machine['cores']} cores of"
-        f" {machine['processor']}, Linux {machine['kernel']}, {machine['disk']},"
-        f" Python {machine['python']}, SQLite {machine['sqlite']},"
-        f" nats-server {machine['nats_server']}"
-    )
-
-
-def as_markdown(document: dict[str, Any]) -> str:
-    """Give the results as a table for the README."""
-    lines = ["| what | value | goal | of which |", "|---|---:|---|---|"]
-    lines += [
-        f"| {row['what']} | {show_value(row)} | {show_goal(row)} | {row['detail']} |"
-        for row in document["rows"]
-    ]
-    return "\n".join([f"{title(document)}.", "", *lines])
-
-
-def put_into_readme(readme: Path, text: str) -> None:
-    """Replace what stands between the marks; raises ValueError where there are none."""
-    before, start, rest = readme.read_text().partition(README_START)
-    _, end, after = rest.partition(README_END)
-    if not start or not end:
-        raise ValueError(f"{readme} has no {README_START} … {README_END}")
-    readme.write_text(f"{before}{start}\n{text}\n{end}{after}")
-
-
 def write_json(document: dict[str, Any], *, whole: bool, path: Path | None) -> Path:
-    """Write the results to `path`, or else where they belong."""
+    """Write the results to `path`; without it by their date, and a whole run to the pages too.
+
+    Return the path of the JSON file.
+    """
     text = json.dumps(document, indent=2) + "\n"
     if path is not None:
         path.write_text(text)
@@ -205,18 +162,18 @@ def write_json(document: dict[str, Any], *, whole: bool, path: Path | None) -> P
     dated.parent.mkdir(parents=True, exist_ok=True)
     dated.write_text(text)
     if whole:
-        (RESULTS / "latest.json").write_text(text)
+        LATEST.write_text(text)
+        write_pages(document)
     return dated
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run")
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, within a minute")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, some minutes")
     parser.add_argument("--size", choices=SIZES, help="sizes by name, instead of --quick")
     parser.add_argument("--only", action="append", choices=BENCHES, help="only this one (again)")
     parser.add_argument("--json", type=Path, help="write the results here alone")
-    parser.add_argument("--readme", action="store_true", help="put the table into README.md")
     parser.add_argument("--data", type=Path, help="a folder on the disk to be measured")
     return parser.parse_args(arguments)
 
@@ -235,8 +192,6 @@ def main(arguments: list[str] | None = None) -> int:
     console.print(as_table(document))
     whole = sizes is FULL and not options.only
     console.print(f"written to {write_json(document, whole=whole, path=options.json)}")
-    if options.readme:
-        put_into_readme(ROOT / "README.md", as_markdown(document))
     missed = [row for row in document["rows"] if row["passed"] is False]
     return 1 if missed else 0
 

@@ -1,6 +1,6 @@
 """What connections and subscriptions cost a server in memory, beside nats-server.
 
-By the resident memory of the server's process, before and after they came. The clients are bare
+Measured by the resident memory of the server's process, before and after. The clients are bare
 sockets, so that thousands of them fit into this process.
 """
 
@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from benchmarks.measure import Row, Sizes, at_most, folder_in, in_own_process, resident_bytes
 from penstock.bench.servers import OURS, BenchServer, find_executable
-from penstock.client.address import parse_url
+from penstock.client.credentials import parse_url
 
 REFERENCE = "nats-server"
 CONNECT = (
@@ -33,7 +33,7 @@ WARM_CONNECTIONS = 10
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     _allow_many_files()
     with folder_in(folder, "certificate") as place:
         cert_file, key_file = _make_certificate(place)
@@ -194,7 +194,7 @@ def _matching(sizes: Sizes) -> Row:
 
 
 def _make_certificate(folder: Path) -> tuple[Path, Path]:
-    """Make a certificate of this machine, good for an hour; give its file and its key's."""
+    """Make a certificate of this machine, good for an hour; return its file and its key's."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)

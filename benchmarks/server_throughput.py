@@ -1,23 +1,30 @@
-"""Messages through the server, in turns with nats-server and with a crowd of idle clients.
+"""Messages through the server, in turns with nats-server, and beside a crowd of idle clients.
 
-Three servers run all the time: ours, nats-server, and ours once more with the crowd: connections
-that do nothing, and their subscriptions. The load comes from processes of `penstock.bench`.
+Three servers run all the time: Penstock, nats-server, and a second Penstock with the crowd: idle
+connections and their subscriptions. The load comes from processes of `penstock.bench`.
+
+One literal subject is the best case of a cache, so the main cases run over 10,000 subjects too,
+with subscribers on a wildcard. Beside each rate stands the processor time of the server a message:
+it shows the cost where the load or the second core limits the rate.
 
 With the crowd and without are two runs of the same code, whose difference is smaller than what one
-run differs from the next: they are compared by many short turns.
+run differs from the next. So they are compared by many short turns.
 """
 
 from __future__ import annotations
 
 import contextlib
+import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchmarks.measure import Goal, Row, Sizes, at_least, at_most, si
-from penstock.bench.crew import Crew, Run
+import msgspec
+
+from benchmarks.measure import Goal, Row, Sizes, at_least, at_most, processor_ns, si
+from benchmarks.measure import ratio as median_ratio
 from penstock.bench.plan import Kind, Plan, Target
-from penstock.bench.series import Series, in_turns, ratio, sized
+from penstock.bench.runs import LoadProcesses, Run, Series, in_turns, ratio, sized
 from penstock.bench.servers import OURS, BenchServer, find_executable
 from penstock.client.client import Client
 
@@ -31,6 +38,7 @@ CROWD_TURNS = 3
 CROWD_SECONDS_PART = 0.2
 """The length of such a turn, as a part of a run beside nats-server."""
 
+MANY_SUBJECTS = 10_000
 REFERENCE = "nats-server"
 
 
@@ -56,6 +64,33 @@ class Case:
     def crowd_goal(self) -> Goal:
         """How it must compare with itself without the crowd."""
         return at_least(KEPT_BESIDE_CROWD) if self.unit == "msg/s" else at_most(1.15)
+
+    def over_many_subjects(self) -> Case:
+        """Return the same case over many subjects, with the same goal."""
+        plan = msgspec.structs.replace(self.plan, spread=MANY_SUBJECTS)
+        return replace(self, what=f"{self.what}, {MANY_SUBJECTS:,} subjects", plan=plan)
+
+
+@dataclass(slots=True)
+class Measured:
+    """The runs of a plan on one server, and the server's processor time in each of them."""
+
+    server: BenchServer
+    series: Series
+    message_ns: list[float] = field(default_factory=list)
+    """Processor time of the server in each run, over the run's messages."""
+
+    def run(self, load: LoadProcesses) -> None:
+        """Run the plan once more."""
+        before_ns = processor_ns(self.server.pid)
+        run = load.run(self.series.plan, self.series.target)
+        self.series.runs.append(run)
+        self.message_ns.append((processor_ns(self.server.pid) - before_ns) / run.messages)
+
+    @property
+    def message_ns_median(self) -> float:
+        """The median of the runs."""
+        return statistics.median(self.message_ns)
 
 
 def _plan(
@@ -83,11 +118,19 @@ CASES = [
     ),
 ]
 
+SPREAD_CASES = [
+    case
+    for case in CASES
+    if case.what
+    in ("publish 128 B", "1:1 at 128 B", "fan-out 1:5 at 128 B", "queue group of 4 at 128 B")
+]
+"""Those that are measured over many subjects as well."""
+
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure every case beside nats-server, beside the crowd, and some over many subjects."""
     with contextlib.ExitStack() as stack:
-        servers = [
+        ours, theirs, crowded = [
             stack.enter_context(BenchServer(name, command))
             for name, command in (
                 ("penstock", OURS),
@@ -95,20 +138,28 @@ def run(sizes: Sizes, folder: Path) -> list[Row]:
                 ("crowded", OURS),
             )
         ]
-        crowd = stack.enter_context(_crowd(servers[2].url, sizes))
-        crew = stack.enter_context(Crew())
+        crowd = stack.enter_context(_crowd(crowded.url, sizes))
+        load = stack.enter_context(LoadProcesses())
         rows: list[Row] = []
         for case in CASES:
-            rows += _rows(case, _measured(crew, case, servers, sizes), sizes)
-            # Whoever does not answer the server's pings would be cut off after some minutes.
+            compared = [(server, case.plan) for server in (ours, theirs)]
+            rows.append(_compared_row(case, *_in_turns(load, compared, sizes)))
+            rows.append(_crowd_row(case, *_beside_crowd(load, case, ours, crowded, sizes), sizes))
+            # A client that does not answer the server's pings is cut off after some minutes.
             for client in crowd:
                 client.flush()
+        for case in SPREAD_CASES:
+            many = case.over_many_subjects()
+            plans = [(ours, many.plan), (theirs, many.plan), (ours, case.plan)]
+            our_many, their_many, our_one = _in_turns(load, plans, sizes)
+            rows.append(_compared_row(many, our_many, their_many))
+            rows.append(_subjects_row(many, our_many, our_one, their_many))
         return rows
 
 
 @contextlib.contextmanager
 def _crowd(url: str, sizes: Sizes) -> Iterator[list[Client]]:
-    """Give idle connections with their subscriptions, every tenth of them a wildcard."""
+    """Return idle connections with their subscriptions, every tenth of them a wildcard."""
     each = sizes.idle_subscriptions // sizes.idle_connections
     with contextlib.ExitStack() as stack:
         clients = []
@@ -122,46 +173,76 @@ def _crowd(url: str, sizes: Sizes) -> Iterator[list[Client]]:
         yield clients
 
 
-def _measured(crew: Crew, case: Case, servers: list[BenchServer], sizes: Sizes) -> list[Series]:
-    targets = [Target(server.url) for server in servers]
-    seconds = sizes.server_seconds
-    compared = [
-        Series(server.name, target, sized(crew, case.plan, target, seconds))
-        for server, target in zip(servers[:2], targets[:2], strict=True)
-    ]
-    in_turns(crew, compared, min(sizes.rounds, ROUNDS_MAX))
-    plan = sized(crew, case.plan, targets[0], seconds * CROWD_SECONDS_PART)
-    beside = [Series("alone", targets[0], plan), Series(servers[2].name, targets[2], plan)]
-    in_turns(crew, beside, sizes.rounds * CROWD_TURNS)
-    return [*compared, *beside]
+def _in_turns(
+    load: LoadProcesses, plans: list[tuple[BenchServer, Plan]], sizes: Sizes
+) -> list[Measured]:
+    measured = []
+    for server, plan in plans:
+        target = Target(server.url)
+        chosen = sized(load, plan, target, sizes.server_seconds)
+        measured.append(Measured(server, Series(server.name, target, chosen)))
+    for _ in range(min(sizes.rounds, ROUNDS_MAX)):
+        for each in measured:
+            each.run(load)
+    return measured
 
 
-def _rows(case: Case, measured: list[Series], sizes: Sizes) -> list[Row]:
-    ours, theirs, alone, crowded = measured
-    medians = [_shown(series.median(case.measure), case.unit) for series in measured]
-    samples = {series.name: [case.measure(run) for run in series.runs] for series in measured}
-    return [
-        Row(
-            "server",
-            f"{case.what}: of {REFERENCE}",
-            ratio(ours, theirs, case.measure),
-            "x",
-            case.goal,
-            f"{medians[0]}; {REFERENCE} {medians[1]}",
-            {name: samples[name] for name in (ours.name, theirs.name)},
-        ),
-        Row(
-            "server",
-            f"{case.what}, beside {sizes.idle_connections:,} idle connections with"
-            f" {sizes.idle_subscriptions:,} subscriptions: of without",
-            ratio(crowded, alone, case.measure),
-            "x",
-            case.crowd_goal,
-            f"{medians[3]}; without {medians[2]}",
-            {name: samples[name] for name in (crowded.name, alone.name)},
-        ),
-    ]
+def _beside_crowd(
+    load: LoadProcesses, case: Case, ours: BenchServer, crowded: BenchServer, sizes: Sizes
+) -> tuple[Series, Series]:
+    alone = Target(ours.url)
+    plan = sized(load, case.plan, alone, sizes.server_seconds * CROWD_SECONDS_PART)
+    beside = (Series("alone", alone, plan), Series("crowded", Target(crowded.url), plan))
+    in_turns(load, beside, sizes.rounds * CROWD_TURNS)
+    return beside
 
 
-def _shown(value: float, unit: str) -> str:
-    return f"{value:.1f} µs" if unit == "µs" else si(value, unit)
+def _compared_row(case: Case, ours: Measured, theirs: Measured) -> Row:
+    return Row(
+        "server",
+        f"{case.what}: of {REFERENCE}",
+        ratio(ours.series, theirs.series, case.measure),
+        "x",
+        case.goal,
+        f"{_median(case, ours.series)}; {REFERENCE} {_median(case, theirs.series)};"
+        f" processor time a message {_ns(ours)} and {_ns(theirs)}",
+        {
+            each.series.name: [case.measure(run) for run in each.series.runs]
+            for each in (ours, theirs)
+        },
+    )
+
+
+def _crowd_row(case: Case, alone: Series, crowded: Series, sizes: Sizes) -> Row:
+    return Row(
+        "server",
+        f"{case.what}, beside {sizes.idle_connections:,} idle connections with"
+        f" {sizes.idle_subscriptions:,} subscriptions: of without",
+        ratio(crowded, alone, case.measure),
+        "x",
+        case.crowd_goal,
+        f"{_median(case, crowded)}; without {_median(case, alone)}",
+        {series.name: [case.measure(run) for run in series.runs] for series in (crowded, alone)},
+    )
+
+
+def _subjects_row(case: Case, many: Measured, one: Measured, theirs: Measured) -> Row:
+    return Row(
+        "server",
+        f"{case.what}: processor time a message, of one subject",
+        median_ratio(many.message_ns, one.message_ns),
+        "x",
+        None,
+        f"{_ns(many)}, with one subject {_ns(one)}; {REFERENCE} {_ns(theirs)}",
+        {"many": many.message_ns, "one": one.message_ns},
+    )
+
+
+def _median(case: Case, series: Series) -> str:
+    value = series.median(case.measure)
+    return f"{value:.1f} µs" if case.unit == "µs" else si(value, case.unit)
+
+
+def _ns(measured: Measured) -> str:
+    taken_ns = measured.message_ns_median
+    return f"{taken_ns:.0f} ns" if taken_ns < 10_000 else f"{taken_ns / 1e3:.0f} µs"

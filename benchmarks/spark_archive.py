@@ -29,9 +29,9 @@ from benchmarks.measure import (
     timed,
 )
 from penstock.spark.jobs.archive import archive
-from penstock.spark.jobs.archive_check import check_archive
+from penstock.spark.jobs.check_archive import check_archive
 from penstock.spark.jobs.inputs import Input
-from penstock.spark.jobs.restore_blocks import restore_blocks
+from penstock.spark.jobs.restore_files import restore_blocks
 from penstock.spark.session import open_session
 
 SUBJECTS = 100
@@ -41,7 +41,7 @@ COLUMNS = "sequence,timestamp,time_ns,subject,headers_raw,data"
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     with folder_in(folder, "spark-archive") as place, _session(place) as spark:
         store = place / "store"
         count = int(in_own_process("build", str(store), sizes.scanned, SUBJECTS)["messages"])
@@ -93,12 +93,12 @@ class _Archiving:
         restore_blocks(str(self._archive), str(self._restored))
 
     def table(self) -> DataFrame:
-        """Give the archive as a table."""
+        """Return the archive as a table."""
         reading = self._spark.read.format("penstock-archive").option("minPartitions", PARTS)
         return reading.load(str(self._archive))
 
     def parquet(self) -> DataFrame:
-        """Give what Spark wrote as a table."""
+        """Return what Spark wrote as a table."""
         return self._spark.read.parquet(str(self._parquet))
 
     def rows(self, rounds: int) -> list[Row]:

@@ -2,7 +2,7 @@
 
 All files are in the page cache. The jobs run in a session on two cores that has worked before, as a
 driver's does: planning, tasks and results are in the time, the start of the JVM is not. Hashing is
-one thread's, as in `store_scan`; what both cores hash together is told beside it.
+one thread's, as in `store_scan`; the rate of both cores stands beside it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SCANS = 6
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     from penstock.spark.session import open_session
 
     with folder_in(folder, "jobs") as place:
@@ -98,7 +98,9 @@ def _verify(spark: SparkSession, place: Path, count: int) -> None:
 
 def _stats(spark: SparkSession, place: Path, count: int) -> None:
     from penstock.spark.jobs.inputs import Input
-    from penstock.spark.jobs.stats import Wish, stats
+    from penstock.spark.jobs.stats import StatsRequest, stats
 
-    report = stats(spark, Input("penstock-blocks", {"path": str(place)}), wish=Wish(by_hour=True))
+    report = stats(
+        spark, Input("penstock-blocks", {"path": str(place)}), request=StatsRequest(by_hour=True)
+    )
     assert report.counts["messages"] == count, report

@@ -1,6 +1,6 @@
-"""A Spark source that reads a stream through nats-py, for comparison: what anyone would write.
+"""A Spark source that reads a stream through nats-py, for comparison.
 
-It does what it can: a consumer without acknowledgements, batches of a thousand that are asked for
+A good one: a consumer without acknowledgements, batches of a thousand that are asked for
 by pulls, and Arrow batches, not tuples, for Spark. Pickled by value, so that executors need not
 have this folder.
 """
@@ -104,14 +104,14 @@ class NatsSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the format's name."""
+        """Return the format's name."""
         return NAME
 
     def schema(self) -> str:
-        """Give the columns."""
+        """Return the columns."""
         return SCHEMA
 
     def reader(self, schema: Any) -> NatsReader:
-        """Give what reads; the columns are always the same."""
+        """Return what reads; the columns are always the same."""
         assert len(schema) == len(_ARROW)
         return NatsReader(dict(self.options))

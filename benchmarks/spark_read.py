@@ -34,10 +34,11 @@ from benchmarks.measure import (
     timed,
 )
 from benchmarks.sparse_store import make_sparse_store
+from penstock.bench.loops import publish_many
 from penstock.bench.servers import OURS, BenchServer, with_jetstream
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
-from penstock.client.rows import Rows
+from penstock.client.row_publisher import Rows
 from penstock.spark.session import open_session
 
 Make = Callable[[], DataFrame]
@@ -60,7 +61,7 @@ PLANNED_BLOCK_BYTES = 50_000_000
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     with folder_in(folder, "spark-read") as place:
         rows = _planning(sizes, place / "planned")
         with _server(place) as server, _session(place) as spark:
@@ -237,7 +238,7 @@ class _Reading:
             (_, *mine), (_, *jvm) = take_turns(
                 min(self._sizes.rounds, 3) + 1,
                 lambda: self._trigger_ms(
-                    ours.load(), lambda: client.publish_many(b"growing.on", body, GROWTH_ROWS)
+                    ours.load(), lambda: publish_many(client.wire, b"growing.on", body, GROWTH_ROWS)
                 ),
                 lambda: self._trigger_ms(theirs.load(), lambda: None),
             )

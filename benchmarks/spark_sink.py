@@ -1,4 +1,4 @@
-"""Writing to a stream with Spark: at least once, and exactly once, into our server that syncs.
+"""Writing to a stream with Spark: at least once, and exactly once, every ack after a sync.
 
 In turns, two tasks on two cores that Spark, its Python workers and the server share. Rows are made
 by Spark itself, so that writing is what is measured; the stream is made anew for each run, and what
@@ -34,7 +34,7 @@ STREAM = "SINK"
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     with (
         folder_in(folder, "spark-sink") as place,
         BenchServer("penstock", with_jetstream(OURS, place / "store")) as server,

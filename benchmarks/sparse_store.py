@@ -2,7 +2,7 @@
 
     make_sparse_store(Path("/tmp/huge"), blocks=10_000, block_bytes=50_000_000)
 
-For what looks at heads alone, as planning does. Every block says that it holds messages of
+For code that reads heads alone, as planning does. Every block says that it holds messages of
 `subjects` in turn, one of each subject's; their records and entries are holes, and reading those
 finds damage.
 """
@@ -13,7 +13,8 @@ import struct
 from pathlib import Path
 
 from penstock.format.block import BlockHeader, encode_block_header
-from penstock.format.block_index import (
+from penstock.format.hashing import xxh64
+from penstock.format.index.block_index import (
     ENTRY_BYTES,
     FIXED_BYTES,
     HEAD_BYTES,
@@ -21,7 +22,6 @@ from penstock.format.block_index import (
     PLACE_BYTES,
     VERSION,
 )
-from penstock.format.hashing import xxh64
 from penstock.format.layout import block_name, index_name
 from penstock.format.sequence_set import SequenceSet
 
@@ -38,7 +38,7 @@ def make_sparse_store(
     subjects: int = 1000,
     subjects_per_block: int = 0,
 ) -> int:
-    """Make a stream's directory of sealed blocks; gives how many messages it says it holds.
+    """Make a stream's directory of sealed blocks; return how many messages it says it holds.
 
     With `subjects_per_block` a block has only so many of the subjects, the next block the next.
     """

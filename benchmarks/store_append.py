@@ -25,7 +25,7 @@ from penstock.store.filestore import FileStore
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     prepared = batches(messages(sizes.appended))
     rows = sqlite_rows(prepared)
     ours: list[float] = []
@@ -75,7 +75,7 @@ def _append(path: Path, prepared: list[list[Message]]) -> float:
 
 
 def _written(path: Path, parts: int) -> list[bytes]:
-    """Give the very bytes of the block files, in as many pieces as there were syncs."""
+    """Return the very bytes of the block files, in as many pieces as there were syncs."""
     data = b"".join(file.read_bytes() for file in block_files(path))
     size = -(-len(data) // parts)
     return [data[start : start + size] for start in range(0, len(data), size)]

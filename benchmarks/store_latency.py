@@ -1,4 +1,4 @@
-"""One message at a time: how long until it is durable, and how many go in when nobody waits."""
+"""One message at a time: how long until it is durable, and the rate without waiting."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock.store.filestore import FileStore
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     return [*_latency(sizes, folder), *_without_waiting(sizes, folder)]
 
 

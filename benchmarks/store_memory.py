@@ -1,6 +1,6 @@
 """What a message of the active block and what a subject costs in memory.
 
-In fresh processes, by the resident memory that the system tells and by what the structures
+In fresh processes, by the resident memory of the system and by what the structures
 themselves say they hold.
 """
 
@@ -23,7 +23,7 @@ MB = 1e6
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     return [*_active(sizes, folder), *_subjects(sizes, folder)]
 
 

@@ -1,7 +1,7 @@
 """Opening a large store after a clean stop, and rebuilding all that is derived in it.
 
 Each open happens in a fresh process, with the files in the page cache. The stores that are compared
-have a last block that is half full: it is scanned at every open, whatever else there is.
+have a last block that is half full, since it is scanned at every open.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPENS_A_ROUND = 3
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     with folder_in(folder, "open") as place:
         small, large = str(place / "small"), str(place / "large")
         in_own_process("build", small, sizes.opened_small, 100)
@@ -57,7 +57,7 @@ def _opening(imports: Runs, small: Runs, large: Runs) -> list[Row]:
     seconds_small = [run["seconds"] for run in small]
     resident_small = [run["resident_bytes"] for run in small]
     bare = median_of(imports, "resident_bytes")
-    # Beside the goal, which is for the open alone: what a person waits for is import and open.
+    # The goal is for the open alone; a user waits for import and open.
     importing = median_of(imports, "seconds")
     whole = [run["seconds"] + importing for run in large]
     whole_small = [run["seconds"] + importing for run in small]

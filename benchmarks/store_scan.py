@@ -2,7 +2,7 @@
 
 All files are in the page cache and all sides read them with system calls, in one thread. Verified
 are: `StreamReader.verify`, which also compares each block with its index, once the reader has
-taken stock of the directory; a bare walk, which is what rebuilds an index; and
+read the directory; a bare walk, which is what rebuilds an index; and
 `StreamReader.batches`, which makes columns.
 """
 
@@ -27,14 +27,14 @@ from benchmarks.measure import (
     timed,
 )
 from penstock.format.block import HEADER_BYTES, decode_block_header
-from penstock.format.block_index import BlockIndex
 from penstock.format.block_walker import BlockWalker
+from penstock.format.index.block_index import BlockIndex
 from penstock.format.reader import Selection, StreamReader
 from penstock.format.subject_table import SubjectTable
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     with folder_in(folder, "scan") as place:
         count = int(in_own_process("build", str(place), sizes.scanned, 100)["messages"])
         size = block_bytes(place)

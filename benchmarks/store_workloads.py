@@ -31,7 +31,7 @@ SECOND_NS = 1_000_000_000
 
 
 def run(sizes: Sizes, folder: Path) -> list[Row]:
-    """Measure."""
+    """Measure, and return the rows of the table."""
     return [
         *_last_values(sizes, folder),
         *_filtered(sizes, folder),

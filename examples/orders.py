@@ -16,11 +16,11 @@ orders = from_stream("ORDERS", schema="id long not null, region string, price de
 
 @pipeline.flow(orders, to_kv("TOTALS", key="{region}"), mode="update")
 def totals(frame: DataFrame) -> DataFrame:
-    """Give the number of orders and their total, for each region."""
+    """Return the number of orders and their total, for each region."""
     return frame.groupBy("region").agg(F.count("*").alias("orders"), F.sum("price").alias("total"))
 
 
 @pipeline.flow(orders, to_stream("LARGE", subject="large.{region}"))
 def large(frame: DataFrame) -> DataFrame:
-    """Give orders above 100."""
+    """Return orders above 100."""
     return frame.where("price > 100")

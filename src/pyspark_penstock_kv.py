@@ -1,7 +1,7 @@
-"""Spark finds the format `penstock-kv` by itself: it looks for modules named like this one.
+"""Lets Spark find the format `penstock-kv`: Spark looks for a module of this name.
 
-Loaded by Spark alone, in the driver's Python; holds nothing but the format's class under the name
-that Spark asks for.
+Loaded by Spark alone, in the driver. It holds only the class of the format, under the name that
+Spark expects.
 """
 
 from penstock.spark.kv.source import KvSource as DefaultSource

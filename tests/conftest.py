@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Tests end before compiling their JVM's code for good pays: without it they take two thirds of the
@@ -22,3 +23,12 @@ settings.register_profile(
     "soak", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("quick")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let a test that may lose a race against the real server, and says why, run twice."""
+    for item in items:
+        for mark in item.iter_markers("races"):
+            if not mark.kwargs.get("reason"):
+                raise pytest.UsageError(f"{item.nodeid}: `races` needs a reason")
+            item.add_marker(pytest.mark.flaky(reruns=1))

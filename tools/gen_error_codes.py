@@ -1,8 +1,8 @@
-"""Writes src/penstock/error_codes.py from error_codes.json; run it after a change of the table.
+"""Write src/penstock/error_codes.py from error_codes.json; run it after a change of the table.
 
     .venv/bin/python tools/gen_error_codes.py
 
-`tests/tidy/test_generated.py` compares what this gives with the file that is there.
+`tests/tidy/test_generated.py` compares the output with the file in the tree.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "penstock"
 TABLE = PACKAGE / "error_codes.json"
 MODULE = PACKAGE / "error_codes.py"
 
-_HEAD = '''"""What JetStream answers when it refuses, as codes and texts; generated, do not edit.
+_HEAD = '''"""The error codes and texts of JetStream's API; generated, do not edit.
 
 The table is `error_codes.json` beside this file, `tools/gen_error_codes.py` writes the module. A
 name is the reference server's, without its prefix and suffix. Placeholders in a text, like {seq},
-are filled by `penstock.errors.ApiError`. Everybody may import it.
+are filled by `penstock.errors.ApiError`. Any module may import it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def name_of(constant: str) -> str:
-    """Give the name here of one of the reference server's constants."""
+    """Return our name for one of the reference server's constants."""
     return _WORD.sub("_", re.sub(r"^JS|(Err)?F?$", "", constant)).upper()
 
 
 def module_text(table: str) -> str:
-    """Give the module's whole text."""
+    """Return the module's whole text."""
     entries = sorted(json.loads(table), key=lambda entry: name_of(entry["constant"]))
     return _HEAD + "".join(map(_declaration, entries))
 

@@ -1,7 +1,8 @@
 """Time as an argument.
 
 Wall-clock time is for stamps and ages; monotonic time is for waiting and intervals. Both are
-integers of nanoseconds. Nothing in Penstock asks the system for the time except `SystemClock`.
+integers of nanoseconds. Invariant: nothing in Penstock asks the system for the time except
+`SystemClock`; `net.link`, which reads a coarse clock for monitoring, says why it does.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class SystemClock:
 
 
 class AgeClock:
-    """A wall clock that nobody sets: the wall's time of when it was made, and what passed since.
+    """A wall clock that is never set: the wall's time when it was made, and what passed since.
 
-    For waits that are told by the wall clock and must not end early or late when that is set.
+    For waits that are given in wall-clock time and must not end early or late when that is set.
     """
 
     __slots__ = ("_clock", "_start_ns")
@@ -55,5 +56,5 @@ class AgeClock:
         return self._clock.monotonic_ns()
 
     def ahead_ns(self) -> int:
-        """Tell how far the wall clock is ahead of this one; negative where it is behind."""
+        """Return how far the wall clock is ahead of this one; negative where it is behind."""
         return self._clock.now_ns() - self.now_ns()

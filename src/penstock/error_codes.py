@@ -1,8 +1,8 @@
-"""What JetStream answers when it refuses, as codes and texts; generated, do not edit.
+"""The error codes and texts of JetStream's API; generated, do not edit.
 
 The table is `error_codes.json` beside this file, `tools/gen_error_codes.py` writes the module. A
 name is the reference server's, without its prefix and suffix. Placeholders in a text, like {seq},
-are filled by `penstock.errors.ApiError`. Everybody may import it.
+are filled by `penstock.errors.ApiError`. Any module may import it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 An error carries fields; its text is built from them, so that callers and tests compare fields and
 people read sentences. Anything else that escapes is a bug of ours.
 
-This module is the bottom of the package: it imports nothing of Penstock, and everybody may import
-it.
+The bottom of the package: it imports nothing of Penstock, and every module may import it.
 """
 
 from __future__ import annotations
@@ -144,7 +143,7 @@ class ApiError(PenstockError):
         self.description = description
 
     def document(self) -> dict[str, int | str]:
-        """Give it as it stands in an answer."""
+        """Return the error as an answer has it."""
         return {"code": self.code, "err_code": self.err_code, "description": self.description}
 
 
@@ -209,7 +208,7 @@ class RefusedByServer(PenstockError):
 
 
 class NoAnswer(PenstockError):
-    """A request was not answered: nobody listens, or not in time."""
+    """A request was not answered: there is no responder, or not in time."""
 
 
 class ConfigError(PenstockError):

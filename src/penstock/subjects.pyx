@@ -5,7 +5,7 @@ token and a last token `>` for one or more; within a longer token (`*x`, `>x`) t
 bytes. A subject that is matched is always taken literally, wildcards and all, because that is how
 messages published to `a.*` are routed; an empty token in it counts as a token like any other.
 
-What always holds: matching never allocates, never fails and never reads past either buffer, also
+Invariant: matching never allocates, never fails and never reads past either buffer, also
 for patterns that are not valid (there a `>` before the end is an ordinary token). A `SubjectFilter`
 holds valid patterns only and never changes.
 
@@ -88,8 +88,8 @@ cdef inline bint _begins_all(const uint8_t* token, const uint8_t* end) noexcept 
 cdef bint _overlap(
     const uint8_t* one, const uint8_t* one_end, const uint8_t* other, const uint8_t* other_end,
 ) noexcept nogil:
-    # A token is walked no further than it is alike: patterns come from anybody, at any length, and
-    # are held against every stream.
+    # A token is walked no further than it is alike: patterns come from any client, at any length,
+    # and are compared with every stream.
     while True:
         if _begins_all(one, one_end) or _begins_all(other, other_end):
             return True
@@ -132,7 +132,7 @@ cdef bint _subset(
 
 
 def is_valid_subject(bytes subject not None):
-    """Tell whether `subject` may be used as a pattern or, if it is literal, be published to.
+    """Return True if `subject` may be used as a pattern or, if it is literal, be published to.
 
     No token may be empty, `>` may only be the last one, and there are no spaces or control bytes.
     """
@@ -140,7 +140,7 @@ def is_valid_subject(bytes subject not None):
 
 
 def is_literal(bytes subject not None):
-    """Tell whether no token of `subject` is `*` or `>`; says nothing of its validity."""
+    """Return True if no token of `subject` is `*` or `>`; its validity is not checked."""
     cdef const uint8_t* token = <const uint8_t*>subject
     cdef const uint8_t* end = token + len(subject)
     cdef size_t size
@@ -154,21 +154,21 @@ def is_literal(bytes subject not None):
 
 
 def matches(bytes pattern not None, bytes subject not None):
-    """Tell whether `pattern` selects `subject`."""
+    """Return True if `pattern` selects `subject`."""
     return match_raw(
         <const uint8_t*>pattern, len(pattern), <const uint8_t*>subject, len(subject),
     )
 
 
 def patterns_overlap(bytes one not None, bytes other not None):
-    """Tell whether some subject is selected by both patterns."""
+    """Return True if some subject is selected by both patterns."""
     cdef const uint8_t* one_text = <const uint8_t*>one
     cdef const uint8_t* other_text = <const uint8_t*>other
     return _overlap(one_text, one_text + len(one), other_text, other_text + len(other))
 
 
 def is_subset(bytes inner not None, bytes outer not None):
-    """Tell whether `outer` selects every subject that `inner` selects."""
+    """Return True if `outer` selects every subject that `inner` selects."""
     cdef const uint8_t* inner_text = <const uint8_t*>inner
     cdef const uint8_t* outer_text = <const uint8_t*>outer
     return _subset(inner_text, inner_text + len(inner), outer_text, outer_text + len(outer))
@@ -244,7 +244,7 @@ cdef class SubjectFilter:
         free(self.runs)
 
     def matches(self, bytes subject not None):
-        """Tell whether any pattern selects `subject`."""
+        """Return True if any pattern selects `subject`."""
         return self.matches_raw(<const uint8_t*>subject, len(subject))
 
     cdef bint matches_raw(self, const uint8_t* subject, size_t size) noexcept nogil:

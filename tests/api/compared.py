@@ -1,12 +1,4 @@
-"""Stories of requests, told to the real server and to ours; what each answers must be the same.
-
-    def purging(stream: str) -> Story:
-        return [create(stream), publish(f"{stream}.a"), ask(f"STREAM.PURGE.{stream}")]
-
-A step says what is sent and how many messages answer it. Times, ids and the server's name are taken
-out of the answers; everything else stays, byte by byte. Nothing waits for time to pass: a step that
-is met with silence is followed by one that is not.
-"""
+"""Stories of requests, played on the real server and on ours; their answers must be the same."""
 
 from __future__ import annotations
 
@@ -38,12 +30,12 @@ class Answers(Enum):
     NONE = auto()
     ONE = auto()
     UNTIL_STATUS = auto()
-    """The last one is a status line."""
+    """The last message is a status line."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """Something that is published, and what comes back."""
+    """A published message, and what is answered."""
 
     subject: str
     body: bytes = b""
@@ -82,7 +74,7 @@ def ask(
 
 
 def ask_in_vain(endpoint: str, document: Mapping[str, Any] | bytes | None = None) -> Step:
-    """Ask what nobody answers."""
+    """Ask a request that is not answered."""
     return Step(f"$JS.API.{endpoint}", body_of(document), answers=Answers.NONE)
 
 
@@ -93,7 +85,7 @@ def get_many(stream: str, **request: Any) -> Step:
 
 
 def create(stream: str, **config: Any) -> Step:
-    """Make a stream that listens to everything under its own name."""
+    """Create a stream that listens to everything under its own name."""
     fields = {"name": stream, "subjects": [f"{stream}.>"]} | config
     return ask(f"STREAM.CREATE.{stream}", fields)
 
@@ -142,7 +134,7 @@ def filled(stream: str, **config: Any) -> Story:
 
 
 def shown(data: bytes) -> bytes:
-    """Take out what no two servers have in common."""
+    """Remove what no two servers have in common."""
     data = _TIME.sub(lambda found: found[0] if found[0] == _NO_TIME else b"<time>", data)
     data = _ID.sub(rb"\1<id>", data)
     data = _NUID.sub(rb"\1<id>", data)
@@ -152,21 +144,21 @@ def shown(data: bytes) -> bytes:
 
 
 class Listener:
-    """A connection that tells stories to one server."""
+    """A connection that plays stories on one server."""
 
     def __init__(self, port: int, **fields: Any) -> None:
-        """`fields` are told in CONNECT besides the usual ones."""
+        """`fields` are sent in CONNECT besides the usual ones."""
         self._client = NatsClient(port, **fields)
         self._count = 0
         self.schema_faults: list[str] = []
-        """What in all answers was not as the published schemas have it."""
+        """Violations of the published schemas in all answers."""
 
     def tell(self, story: Iterable[Step]) -> list[list[bytes]]:
-        """Give what each step was answered."""
+        """Return the answers to each step."""
         return [self.answers(step) for step in story]
 
     def answers(self, step: Step) -> list[bytes]:
-        """Give what a step is answered, headers and body in one."""
+        """Return the answers to a step, headers and body in one."""
         self._count += 1
         reply = f"_IN.{self._count}"
         self._client.publish(step.subject, step.body, headers=step.headers, reply=reply)
@@ -182,11 +174,11 @@ class Listener:
         return answered
 
     def watch(self, subject: str) -> None:
-        """Have `events` give what is published to a subject."""
+        """Have `events` return what is published to a subject."""
         self._client.subscribe(subject)
 
     def events(self, step: Step, count: int) -> list[bytes]:
-        """Give what a step sets off in all, in the order of the subjects: the answer and events."""
+        """Return all that a step causes, in the order of subjects: the answer and events."""
         self._count += 1
         reply = f"_IN.{self._count}"
         self._client.publish(step.subject, step.body, headers=step.headers, reply=reply)
@@ -218,11 +210,7 @@ class Listener:
 
 
 def differences(real: Listener, ours: Listener, story: Story) -> list[object]:
-    """Give each step that is answered otherwise, and what of ours is not as its schema has it.
-
-    A step is given with the real answers and ours. Where both are not as the schema has it, it is
-    the schema that is wrong.
-    """
+    """Return each step with different answers, and our violations of schemas."""
     told = zip(story, real.tell(story), ours.tell(story), strict=True)
     differing = [(str(step), wanted, found) for step, wanted, found in told if wanted != found]
     faults = set(ours.schema_faults) - set(real.schema_faults)

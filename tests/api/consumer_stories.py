@@ -1,8 +1,4 @@
-"""What is asked of both servers about consumers: every endpoint, rightly and wrongly.
-
-Each story is given the name of a stream that nobody else has. What becomes of a configuration is
-compared in `tests/consumer`; here it is what the endpoints make of it, and how consumers show.
-"""
+"""Requests about consumers for both servers: every endpoint, with valid and invalid requests."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ EXPLICIT = {"ack_policy": "explicit"}
 
 
 def consumer(stream: str, _name: str = "C", _filter: str = "", /, **fields: Any) -> Step:
-    """Make or change a consumer by the subject that has its name; none goes while a story lasts."""
+    """Create or change a consumer by the subject with its name; none is removed during a story."""
     lasting = {} if "durable_name" in fields else {"inactive_threshold": HOUR_NS}
     fields = lasting | fields
     asked = {name: fields.pop(name) for name in ("action", "pedantic") if name in fields}

@@ -1,8 +1,4 @@
-"""Every field of a configuration asked of both servers, with values that may be and some that not.
-
-A field has a list of configurations, each with what it needs beside the field. A story makes a
-stream or consumer of each, shows it, and changes it into the next one.
-"""
+"""Requests with every field of a configuration for both servers, with valid and invalid values."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ Configs = list[dict[str, Any]]
 
 
 def values(field: str, *each: Any, **beside: Any) -> Configs:
-    """Give a configuration for each value of a field, with the same fields beside it."""
+    """Return a configuration for each value of a field, with the same fields beside it."""
     return [{field: value} | beside for value in each]
 
 
@@ -266,7 +262,7 @@ CONSUMER_FIELDS: dict[str, Configs] = {
 }  # fmt: skip
 
 ON_DISK = {"storage", "persist_mode", "compression", "first_seq", "allow_atomic", "max_bytes"}
-"""Fields that mean something to files; for the others streams in memory are quicker."""
+"""Fields that matter to files; for the others streams in memory are quicker."""
 
 
 def _of_stream(field: str) -> Teller:

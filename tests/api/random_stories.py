@@ -1,8 +1,4 @@
-"""Stories by chance: a stream whose configuration, messages and questions are drawn from a seed.
-
-Left out is what is known to be answered otherwise: `keep` without a filter, and the last message of
-`>` (docs/compatibility.md).
-"""
+"""Random stories: a stream whose configuration, messages and requests are drawn from a seed."""
 
 from __future__ import annotations
 
@@ -107,7 +103,7 @@ def _question(rng: Random, s: str, subject: str, pattern: str) -> Step:
 
 
 def random_story(rng: Random, s: str) -> Story:
-    """Give a story about a stream of a name."""
+    """Return a story about a stream of a name."""
     storage = rng.choice(["file", "memory"])
     story = [create(s, **_config(rng, storage))]
     for _ in range(rng.randint(STEPS_MIN, STEPS_MAX)):

@@ -1,7 +1,4 @@
-"""What JetStream tells, held against the published schemas.
-
-assert faults_of(json.loads(answer)) == []
-"""
+"""Checks of JetStream's documents against the published schemas."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ ERROR_PATH = FOLDER / "error.json"
 
 
 def schema_path(kind: str) -> Path | None:
-    """Give where the schema of a type is; None where there is none."""
+    """Return the path of the schema of a type; None if there is none."""
     for prefix, folder in _PREFIXES.items():
         if kind.startswith(prefix):
             path = folder / f"{kind.removeprefix(prefix)}.json"
@@ -36,11 +33,7 @@ def _validator(path: Path) -> Draft7Validator:
 
 
 def faults_of(document: dict[str, Any]) -> list[str]:
-    """Tell what in a document is not as its schema has it.
-
-    Beside an error the real server writes fields that schemas have for successes only, so of such
-    an answer the error alone is looked at.
-    """
+    """Return the violations of a document's schema."""
     path = schema_path(document.get("type", ""))
     if path is None:
         return []

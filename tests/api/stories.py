@@ -1,7 +1,4 @@
-"""What is asked of both servers: every endpoint, rightly and wrongly, in every order that matters.
-
-Each story is given the name of a stream that nobody else has.
-"""
+"""Requests for both servers: every endpoint, valid and invalid, in every order that matters."""
 
 from __future__ import annotations
 
@@ -165,7 +162,7 @@ def purging_what_is_empty(s: str) -> Story:
 
 
 def refusing_new_ones(s: str) -> Story:
-    """What is there stays, however narrow the limits become; a full subject may make room."""
+    """Stored messages stay, however narrow the limits become; a full subject may make room."""
     story: Story = []
     for place, (storage, limits) in enumerate(
         (storage, limits)
@@ -187,7 +184,7 @@ def refusing_new_ones(s: str) -> Story:
 
 
 def coming_to_be_kept_by_interest(s: str) -> Story:
-    """Messages that consumers are done with go; without a consumer all do."""
+    """Messages that all consumers are done with are removed; without a consumer all are."""
     explicit = {"ack_policy": "explicit"}
     kinds: list[list[dict[str, Any]]] = [
         [],
@@ -200,7 +197,7 @@ def coming_to_be_kept_by_interest(s: str) -> Story:
     story: Story = []
     for place, consumers in enumerate(kinds):
         name = f"{s}-{place}"
-        # The subjects are the whole of it, so that a filter need not know the stream's name.
+        # The subjects are all there is, so that a filter need not know the stream's name.
         subjects = [f"{name}.>", "a"] if place == len(kinds) - 1 else [f"{name}.>"]
         story += [create(name, subjects=subjects)]
         story += [publish(f"{name}.{each}") for each in "abcab"]

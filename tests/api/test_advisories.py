@@ -1,4 +1,4 @@
-"""What JetStream tells those who watch it: every kind of event, by its published schema."""
+"""Advisories: every kind of event, checked against its published schema."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import StoreReadOnly
-from penstock.server.jetstream import JetStreamService
-from penstock.store.engine import Engine
+from penstock.server.jetstream.api_listener import WaitingRequests
+from penstock.store.health import StoreHealth
 from penstock.testing.servers import PENSTOCK, REFERENCE, server_process, start_server
 from tests.api.schema_checks import FOLDER, faults_of
 from tests.support.nats_client import NatsClient
@@ -21,11 +21,11 @@ from tests.support.nats_client import NatsClient
 HOUR_NS = 3600 * 10**9
 GROUP = {"priority_groups": ["G"], "priority_policy": "pinned_client"}
 IN_NEED = {"api_limit_reached", "server_out_of_space"}
-"""Kinds that only a server in need tells of."""
+"""Kinds that only a server in trouble publishes."""
 
 
 class Watcher(NatsClient):
-    """A client that hears all events."""
+    """A client that receives all events."""
 
     def __init__(self, port: int, **fields: Any) -> None:
         super().__init__(port, **fields)
@@ -33,7 +33,7 @@ class Watcher(NatsClient):
         self.request("$JS.API.INFO")
 
     def until(self, kind: str) -> list[dict[str, Any]]:
-        """Give events up to the first one of a kind."""
+        """Return events up to the first of a kind."""
         found: list[dict[str, Any]] = []
         while not found or not found[-1]["type"].endswith(f".{kind}"):
             event = self.next_delivery()
@@ -43,7 +43,7 @@ class Watcher(NatsClient):
 
 
 def next_message(client: NatsClient, consumer: str, **request: Any) -> str:
-    """Pull a message; give where to acknowledge it."""
+    """Pull a message; return its reply subject."""
     body = json.dumps({"batch": 1, "expires": HOUR_NS} | request).encode()
     return client.request(f"$JS.API.CONSUMER.MSG.NEXT.S.{consumer}", body).reply
 
@@ -54,7 +54,7 @@ def consumer(client: NatsClient, name: str, **config: Any) -> None:
 
 
 def act(client: NatsClient, watcher: Watcher) -> Iterator[dict[str, Any]]:
-    """Do what is told of, and give what was told."""
+    """Do what causes events, and return them."""
     client.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "allow_atomic": True})
     client.request("s", b"1")
     yield from watcher.until("stream_action")
@@ -118,14 +118,14 @@ def test_every_kind_of_event_is_as_the_real_servers_and_its_schema_have_it(tmp_p
     assert kinds_of(ours) == kinds_of(real) == kinds | {"consumer_ack"}
     fields = [{each["type"]: list(each) for each in events} for events in (real, ours)]
     assert fields[0] == fields[1]
-    # Where the real server does not keep to a schema, it is the schema that is wrong.
+    # If the real server violates a schema, the schema is wrong.
     faults = [{fault for each in events for fault in faults_of(each)} for events in (real, ours)]
     assert faults[1] <= faults[0]
 
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[tuple[NatsClient, NatsClient]]:
-    """Give a client of an account with streams, and one that watches the server."""
+    """Return a client of an account with streams, and one that watches the server."""
     settings = f"""
         jetstream {{ store_dir: "{tmp_path}" }}
         accounts {{
@@ -146,7 +146,7 @@ def watched(tmp_path: Path) -> Iterator[tuple[NatsClient, NatsClient]]:
 def test_requests_that_come_while_too_many_wait_are_dropped_and_told_of(
     watched: tuple[NatsClient, NatsClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(JetStreamService, "is_full", True)
+    monkeypatch.setattr(WaitingRequests, "is_full", True)
     client, watcher = watched
     client.publish("$JS.API.STREAM.CREATE.S", b'{"name":"S"}', reply="_IN.dropped")
     answer = client.request("$JS.API.STREAM.NAMES")
@@ -161,13 +161,13 @@ def test_requests_that_come_while_too_many_wait_are_dropped_and_told_of(
 def test_a_full_disk_is_told_of_once_for_a_stream(
     watched: tuple[NatsClient, NatsClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def is_full(engine: Engine) -> None:
-        raise StoreReadOnly(engine.path, f"[Errno 28] {os.strerror(errno.ENOSPC)}")
+    def is_full(health: StoreHealth) -> None:
+        raise StoreReadOnly("the store", f"[Errno 28] {os.strerror(errno.ENOSPC)}")
 
     client, watcher = watched
     for name in ("S", "T"):
         client.api(f"STREAM.CREATE.{name}", {"name": name})
-    monkeypatch.setattr(Engine, "check_writable", is_full)
+    monkeypatch.setattr(StoreHealth, "check_writable", is_full)
     answers = [json.loads(client.request(each).payload) for each in ("S", "S", "T")]
     events = [json.loads(watcher.next_delivery().payload) for _ in range(2)]
 

@@ -73,7 +73,7 @@ def test_an_account_counts_consumers_and_requests_as_the_real_server_does(tmp_pa
 
 
 def test_what_becomes_of_consumers_is_told_as_by_the_real_server(ports: Ports) -> None:
-    # The real server tells of a pause a moment after the answer: only each consumer's order counts.
+    # The real server publishes a pause a moment after the answer: compare each consumer's order.
     real, ours = (sorted(events_of(port), key=consumer_of) for port in ports)
 
     assert ours == real
@@ -85,7 +85,7 @@ def consumer_of(event: tuple[str, bytes]) -> str:
 
 
 def events_of(port: int) -> Iterator[tuple[str, bytes]]:
-    """Live through some consumers' lives; give the subjects and bodies of what is told of them."""
+    """Create, change and remove some consumers; return subjects and bodies of their events."""
     story = [
         create("told"),
         durable("told", "D"),
@@ -102,7 +102,7 @@ def events_of(port: int) -> Iterator[tuple[str, bytes]]:
     ]
     with NatsClient(port) as watcher:
         watcher.subscribe("$JS.EVENT.ADVISORY.CONSUMER.*.told.*")
-        # Answered: so the subscription is there.
+        # Answered, so the subscription is in force.
         watcher.api("INFO")
         with Listener(port) as asking:
             asking.tell(story)

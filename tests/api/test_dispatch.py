@@ -1,4 +1,4 @@
-"""A fault of ours in a handler is answered as an error and told in the log with its place."""
+"""An unexpected error in a handler is answered as a server error and logged with its place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.api.dispatch import Answer, Call, Endpoint, answer
 
 
 class Listening:
-    """A service as far as `answer` needs one: what is logged is kept."""
+    """A service as far as `answer` needs one; it keeps what is logged."""
 
     strict = True
 

@@ -1,4 +1,4 @@
-"""Every field of every configuration, asked of the real server and of ours: the same answers."""
+"""Every field of every configuration: the real server's answers and ours are the same."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.consumer.config import ConsumerConfig
-from penstock.stream.config import StreamConfigRequest
+from penstock.consumer.config.config import ConsumerConfig
+from penstock.stream.config.config import StreamConfigRequest
 from penstock.testing.servers import PENSTOCK, REFERENCE, server_process
 from tests.api.compared import Listener, Teller, differences
 from tests.api.field_stories import CONSUMER_FIELDS, STREAM_FIELDS, TELLERS

@@ -1,4 +1,4 @@
-"""Where `max_payload` is small or large: what the real server makes of it, and so do we."""
+"""A small or large `max_payload`: the real server's behaviour is ours."""
 
 from __future__ import annotations
 

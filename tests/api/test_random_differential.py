@@ -1,4 +1,4 @@
-"""Streams by chance: the real server and ours answer every request alike."""
+"""Random streams: the real server and ours answer every request alike."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ pytestmark = pytest.mark.oracle
 Pair = tuple[Listener, Listener]
 
 ODD = b',"num_deleted":1,"deleted":[0]'
-"""The real server tells this of a stream on disk that never had a message."""
+"""The real server shows this for a stream on disk that never had a message."""
 
 FAILED = b"error creating store for stream"
-"""On a busy machine the real server fails now and then to make a stream: there is no story then."""
+"""On a busy machine the real server sometimes fails to create a stream: then there is no story."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What the real server answers, read into our classes and written again: the same bytes."""
+"""Answers of the real server, decoded into our classes and encoded again: the same bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.api.responses import (
+from penstock.api.documents import (
     AccountInfo,
     Created,
     Done,
@@ -22,11 +22,10 @@ from penstock.api.responses import (
     StreamRestoring,
     beside_error,
 )
-from penstock.documents.decoding import decode
-from penstock.documents.encoding import document_of, to_json
-from penstock.documents.times import Instant, parse_instant
 from penstock.stream.info import StreamInfo
 from penstock.testing.servers import reference_server
+from penstock.text.json.codec import decode, document_of, to_json
+from penstock.text.times import Instant, parse_instant
 from tests.support.nats_client import NatsClient
 
 FULL = {
@@ -53,7 +52,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsClient]:
 
 
 def written_again(answer: bytes, *parts: type[msgspec.Struct]) -> bytes:
-    """Read an answer into our classes, and write these."""
+    """Decode an answer into our classes, and encode these."""
     document: dict[str, Any] = {"type": json.loads(answer)["type"]}
     for part in parts:
         document |= document_of(decode(part, answer, strict=False))

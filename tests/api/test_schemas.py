@@ -55,7 +55,7 @@ PUSHED = {"durable_name": "P", "deliver_subject": "to", "flow_control": True} | 
     "opt_start_seq": 2,
 }
 ELSEWHERE = {"pub_ack_response", "account_purge_response", "error"}
-"""Schemas of what is no answer of the API of an account."""
+"""Schemas of documents that are not answers of an account's API."""
 
 CREATED = ("STREAM.CREATE.FULL", FULL)
 REQUESTS: list[tuple[str, dict[str, Any] | None]] = [

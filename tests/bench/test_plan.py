@@ -53,7 +53,7 @@ def test_those_who_consume_read_every_lap_from_consumers_that_have_as_many(plan:
             read[lap.consumer] = read.get(lap.consumer, 0) + lap.messages
     assert sum(read.values()) == plan.received == sum(job.messages for job in jobs)
     assert max(read.values()) <= plan.stored // plan.one_in
-    # Those who pull share a consumer; whoever is pushed to has its own.
+    # Pulling readers share a consumer; a reader that is pushed to has its own.
     assert len(read) == len(plan.laps) * (plan.subscribers if plan.kind is Kind.JSPUSH else 1)
 
 
@@ -119,6 +119,14 @@ def test_a_plan_that_cannot_be_run_is_refused(field: str, value: object) -> None
 
     with pytest.raises(UsageError):
         msgspec.structs.replace(GOOD, **{field: value}).check()
+
+
+def test_subjects_whose_frames_a_publisher_could_not_keep_are_refused() -> None:
+    large = Plan(Kind.PUBSUB, 10, 1_000_000, spread=250)
+    large.check()
+
+    with pytest.raises(UsageError, match="--subjects must be at most 268 "):
+        msgspec.structs.replace(large, spread=269).check()
 
 
 @pytest.mark.parametrize(

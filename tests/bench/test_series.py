@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.bench.crew import Crew, Run, Tell
 from penstock.bench.plan import Kind, Plan, Target
-from penstock.bench.series import Series, in_turns, ratio, sized
+from penstock.bench.runs import LoadProcesses, Run, Series, Tell, in_turns, ratio, sized
 from penstock.limits import BENCH_REQUESTS_MAX
 
 HERE, THERE = Target("nats://here"), Target("nats://there")
 
 
-class ModelCrew(Crew):
+class ModelCrew(LoadProcesses):
     """A crew without processes: every server has a rate, and a run some time to get going."""
 
     def __init__(self, rates: dict[Target, float], start_s: float = 0.0) -> None:

@@ -14,6 +14,8 @@ import pytest
 from benchmarks import run
 from benchmarks.measure import Row, at_least, at_most, percentile, ratio, take_turns
 
+pytestmark = pytest.mark.exhaustive
+
 ROW = {
     "bench": str,
     "what": str,
@@ -80,46 +82,3 @@ def test_a_ratio_is_the_median_of_the_rounds() -> None:
 def test_a_percentile_is_one_of_the_values() -> None:
     assert percentile([5, 1, 4, 2, 3], 50) == 3
     assert percentile([5, 1, 4, 2, 3], 99) == 5
-
-
-DOCUMENT = {
-    "started": "2026-01-02T03:04:05+00:00",
-    "sizes": "full",
-    "machine": {
-        "cores": 2,
-        "processor": "a processor",
-        "kernel": "6.0",
-        "disk": "a disk",
-        "python": "3.11",
-        "sqlite": "3.40",
-        "nats_server": "2.15",
-    },
-    "rows": [
-        Row("append", "append", 0.512, "x", at_least(0.5), "as told").as_json(),
-        Row("open", "open", 2.0, "s", at_most(1)).as_json(),
-    ],
-}
-
-
-def test_the_readme_table_replaces_what_stands_between_the_marks(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{run.README_START}\nof yesterday\n{run.README_END}\nafter\n")
-
-    run.put_into_readme(readme, run.as_markdown(DOCUMENT))
-
-    text = readme.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("after\n")
-    assert "yesterday" not in text
-    assert "| append | 0.51x | ≥ 0.5 pass | as told |" in text
-    assert "| open | 2 s | ≤ 1 MISSED |  |" in text
-
-
-def test_a_readme_without_marks_is_left_alone(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text("words\n")
-
-    with pytest.raises(ValueError, match="has no"):
-        run.put_into_readme(readme, "table")
-
-    assert readme.read_text() == "words\n"

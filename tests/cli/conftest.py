@@ -68,7 +68,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def run() -> Run:
-    """Give a function that runs `penstock` with arguments."""
+    """Return a function that runs `penstock` with arguments."""
 
     def penstock(*arguments: object, env: Mapping[str, str] | None = None) -> Ran:
         result = CliRunner().invoke(app, [str(each) for each in arguments], env=env)
@@ -83,7 +83,7 @@ def run() -> Run:
 def jetstream_url(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """Give where a server of either kind listens, with JetStream."""
+    """Return where a server of either kind listens, with JetStream."""
     folder = tmp_path_factory.mktemp("streams")
     with server_process(request.param, store_dir=folder) as server:
         yield server.url
@@ -91,7 +91,7 @@ def jetstream_url(
 
 @pytest.fixture
 def orders(tmp_path: Path) -> Path:
-    """Give the directory of a sound store in several blocks."""
+    """Return the directory of a sound store in several blocks."""
     path = tmp_path / "ORDERS"
     make_store(path)
     return path
@@ -107,7 +107,7 @@ class Held:
 
 @pytest.fixture
 def held(orders: Path) -> Iterator[Held]:
-    """Give a store that another process has open, and has written one more message to."""
+    """Return a store that another process has open, and has written one more message to."""
     with subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(orders)],
         stdin=subprocess.PIPE,

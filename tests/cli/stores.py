@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from penstock.format.columns import Message
+from penstock.format.columns import MessageRow
 from penstock.format.envelope import StoreKey
 from penstock.format.reader import StreamReader
 from penstock.store.filestore import FileStore
@@ -33,7 +33,7 @@ def fill(store: FileStore, clock: FakeClock, count: int, first: int = 1) -> None
 
 def make_store(
     path: Path, count: int = 300, *, key: bytes | None = None, **config: Any
-) -> dict[int, Message]:
+) -> dict[int, MessageRow]:
     """Make a store in blocks of 4 KiB with every seventh message removed; give what is left."""
     clock = FakeClock(now_ns=START_NS)
     settings = StoreConfig(name=path.name, block_bytes=4096, **config)
@@ -46,8 +46,8 @@ def make_store(
     return read_back(path, key)
 
 
-def read_back(path: Path, key: bytes | None = None) -> dict[int, Message]:
-    """Give every live message by its sequence."""
+def read_back(path: Path, key: bytes | None = None) -> dict[int, MessageRow]:
+    """Return every live message by its sequence."""
     store_key = None if key is None else StoreKey(key)
     reader = StreamReader(str(path), stream=path.name, key=store_key)
     return {message.seq: message for batch in reader.batches() for message in batch.messages()}
@@ -61,7 +61,7 @@ def flip(path: Path, offset: int) -> None:
 
 
 def block_of(path: Path, seq: int) -> tuple[Path, int]:
-    """Give the block file that holds a message, and the message's place in it."""
+    """Return the block file that holds a message, and the offset of the message in it."""
     for batch in StreamReader(str(path), stream=path.name).batches():
         for message in batch.messages():
             if message.seq == seq:

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cli.arguments import parse_time
-from penstock.cli.messages import parse_headers
-from penstock.cli.output import count, moment, printable, rfc3339, size
+from penstock.cli.output import count, moment, parse_headers, printable, rfc3339, size
 from penstock.errors import UsageError
 
 NOW_NS = 1_784_548_800_000_000_000

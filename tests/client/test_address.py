@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.address import Address, parse_url
-from penstock.client.credentials import Credentials
+from penstock.client.credentials import Address, Credentials, parse_url
 from penstock.errors import UsageError
 
 

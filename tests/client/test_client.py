@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.bench.loops import publish_many
 from penstock.client import client as client_module
 from penstock.client.client import Client
+from penstock.client.jetstream import pull
 from penstock.errors import (
     AuthorizationError,
     CannotConnect,
@@ -26,14 +28,14 @@ CONFIG = "no_auth_user: guest, authorization { users: [ {user: guest}, {user: u,
 
 @pytest.fixture(scope="module", params=BOTH)
 def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
-    """Give a running server."""
+    """Return a running server."""
     with server_process(request.param, settings=CONFIG) as running:
         yield running
 
 
 @pytest.fixture
 def client(server: ServerProcess) -> Iterator[Client]:
-    """Give a connected client."""
+    """Return a connected client."""
     with Client.connect(f"127.0.0.1:{server.port}") as connected:
         yield connected
 
@@ -53,7 +55,7 @@ def test_messages_of_several_subscriptions_are_told_apart(client: Client) -> Non
 def test_a_subscription_may_end_by_itself(client: Client) -> None:
     sid = client.subscribe(b"few", max_messages=2)
 
-    client.publish_many(b"few", b"x", 5)
+    publish_many(client.wire, b"few", b"x", 5)
     client.publish(b"few", b"late")
     client.flush()
 
@@ -123,7 +125,7 @@ def test_messages_of_a_consumer_are_fetched_and_acknowledged(tmp_path: Path) -> 
         for number in range(5):
             client.request(b"s.%d" % number, b"%d" % number)
 
-        fetched = client.pull(b"S", b"C", 3)
+        fetched = pull(client, b"S", b"C", 3)
         for message in fetched:
             client.publish(message.reply, b"+ACK")
         client.flush()
@@ -133,11 +135,11 @@ def test_messages_of_a_consumer_are_fetched_and_acknowledged(tmp_path: Path) -> 
             (b"s.1", b"1"),
             (b"s.2", b"2"),
         ]
-        assert [each.payload for each in client.pull(b"S", b"C", 9, expires_s=0.2)] == [b"3", b"4"]
+        assert [each.payload for each in pull(client, b"S", b"C", 9, expires_s=0.2)] == [b"3", b"4"]
         state = json.loads(client.request(b"$JS.API.CONSUMER.INFO.S.C").payload)
         assert (state["ack_floor"]["stream_seq"], state["num_ack_pending"]) == (3, 2)
         with pytest.raises(RefusedByServer, match="503"):
-            client.pull(b"S", b"NONE", 1)
+            pull(client, b"S", b"NONE", 1)
 
 
 def test_wrong_credentials_are_refused(server: ServerProcess) -> None:
@@ -150,9 +152,9 @@ def test_wrong_credentials_are_refused(server: ServerProcess) -> None:
 def test_messages_that_nobody_reads_are_bounded(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "KEPT_MESSAGES_MAX", 3)
+    monkeypatch.setattr(client_module, "CLIENT_KEPT_MESSAGES_MAX", 3)
     client.subscribe(b"a")
-    client.publish_many(b"a", b"x", 4)
+    publish_many(client.wire, b"a", b"x", 4)
 
     with pytest.raises(UsageError, match="nobody reads"):
         client.flush()
@@ -168,7 +170,7 @@ def test_messages_that_nobody_reads_are_bounded(
         (b"", CannotConnect),
     ],
 )
-def test_whoever_does_not_greet_like_a_server_is_left(
+def test_a_peer_that_does_not_greet_like_a_server_is_refused(
     greeting: bytes, error: type[Exception]
 ) -> None:
     def greet(listener: socket.socket) -> None:

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.delivered import (
+from penstock.client.jetstream import (
     Delivered,
     flow_reply,
     is_delivered,
     read_delivered,
     status_of,
 )
-from penstock.client.wire import Message
+from penstock.client.wire import ReceivedMessage
 from penstock.errors import FormatError, RefusedByServer
 
 
-def message(reply: bytes = b"", headers: bytes = b"") -> Message:
-    return Message(b"orders.eu", b"1", reply, headers, b"")
+def message(reply: bytes = b"", headers: bytes = b"") -> ReceivedMessage:
+    return ReceivedMessage(b"orders.eu", b"1", reply, headers, b"")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ import pytest
 
 from penstock import error_codes
 from penstock.client.client import Client
-from penstock.client.jetstream import IN_FLIGHT_MAX, JetStream
+from penstock.client.jetstream import JetStream
 from penstock.errors import ApiError, FormatError, NoAnswer
+from penstock.limits import CLIENT_REQUESTS_MAX
 from penstock.testing.servers import BOTH, server_process, start_server
 
 pytestmark = pytest.mark.slow
@@ -25,7 +26,7 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def streams(url: str) -> Iterator[JetStream]:
-    """Give JetStream with a stream S of the subjects s.>."""
+    """Return JetStream with a stream S of the subjects s.>."""
     with Client.connect(url, timeout_s=60) as client:
         made = JetStream(client)
         # In memory: on a busy machine the real server counted messages of a removed stream of the
@@ -100,7 +101,7 @@ def test_messages_are_given_in_their_order_and_from_anywhere(streams: JetStream)
 
 
 def test_many_are_published_and_looked_for_at_a_time(streams: JetStream) -> None:
-    count = 3 * IN_FLIGHT_MAX
+    count = 3 * CLIENT_REQUESTS_MAX
     for number in range(count):
         assert list(streams.publish_all(b"s.%d" % number, [b"x" * number])) == [number]
     sizes = list(streams.publish_all(b"s.all", (b"x" * size for size in range(count))))

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.wire import Message, Wire
+from penstock.bench.loops import count_messages, publish_many
+from penstock.client.wire import ReceivedMessage, Wire
 from penstock.errors import FormatError
 
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Wire, socket.socket]]:
-    """Give a wire and the server's end of its connection."""
+    """Return a wire and the server's end of its connection."""
     here, there = socket.socketpair()
     there.settimeout(20)
     with here, there:
@@ -29,7 +30,7 @@ def test_publishes_gather_until_they_are_sent(ends: tuple[Wire, socket.socket]) 
     wire.publish(b"a", b"hi")
     wire.publish(b"b", b"", b"re")
     wire.publish(b"c", b"hi", None, b"NATS/1.0\r\n\r\n")
-    wire.publish_many(b"d", b"x", 2)
+    publish_many(wire, b"d", b"x", 2)
     wire.send()
 
     assert server.recv(1000) == (
@@ -44,10 +45,10 @@ RECEIVED = (
     b"HMSG c 3 12 14\r\nNATS/1.0\r\n\r\nhi\r\nHMSG d 4 re 12 12\r\nNATS/1.0\r\n\r\n\r\n"
 )
 MESSAGES = [
-    Message(b"a", b"1", b"", b"", b"hi"),
-    Message(b"b", b"2", b"re", b"", b""),
-    Message(b"c", b"3", b"", b"NATS/1.0\r\n\r\n", b"hi"),
-    Message(b"d", b"4", b"re", b"NATS/1.0\r\n\r\n", b""),
+    ReceivedMessage(b"a", b"1", b"", b"", b"hi"),
+    ReceivedMessage(b"b", b"2", b"re", b"", b""),
+    ReceivedMessage(b"c", b"3", b"", b"NATS/1.0\r\n\r\n", b"hi"),
+    ReceivedMessage(b"d", b"4", b"re", b"NATS/1.0\r\n\r\n", b""),
 ]
 
 
@@ -72,7 +73,7 @@ def test_messages_can_be_counted_without_being_made(ends: tuple[Wire, socket.soc
     wire, server = ends
     server.sendall(RECEIVED)
 
-    assert wire.count_messages(4) == 4
+    assert count_messages(wire, 4) == 4
 
 
 def test_messages_before_a_pong_are_given_to_who_waits_for_it(

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.config.flags import Action, parse_flags
 from penstock.config.load import check_config, load_options
-from penstock.config.options import MappingDestination, ResponsesOptions, ServerOptions
+from penstock.config.options.server import MappingDestination, ResponsesOptions, ServerOptions
 from penstock.errors import ConfigError, InvalidConfiguration
 from tests.config.corpus import ACCEPTED, REJECTED
 from tests.config.reference import ask
@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def verdict(text: str) -> str:
-    """Give what `-t` prints of a file."""
+    """Return what `-t` prints of a file."""
     Path("server.conf").write_text(text)
     flags = parse_flags(["-t", "-c", "server.conf"])
     return f"nats-server: {check_config(flags, os.environ)}\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.config.load import load_options
-from penstock.config.options import ServerOptions
+from penstock.config.options.server import ServerOptions
 from penstock.config.reload import changes, with_ports_kept
 from penstock.errors import ConfigError
 from tests.config.reference import running

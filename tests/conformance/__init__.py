@@ -1,1 +1,1 @@
-"""The same script, the real server and ours: what comes back must be the same."""
+"""The same script for the real server and ours: what comes back must be the same."""

@@ -1,4 +1,4 @@
-"""Members of several accounts of one server, and what each of them hears."""
+"""Clients of several accounts of one server, and what each of them receives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIZES = re.compile(rb"(HMSG [^\r]*?) \d+ \d+\r\n")
 
 
 class Company:
-    """Members who connect when they are first heard of; leave the block to let them go."""
+    """Clients by name that connect when they are first used; all are closed with the block."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -37,7 +37,7 @@ class Company:
             peer.close()
 
     def peer(self, member: str, **fields: Any) -> Peer:
-        """Give somebody, who says so and more when connecting."""
+        """Return a client; fields are added to its CONNECT."""
         if member not in self._peers:
             known = {"user": member, "pass": "p", "headers": True, "no_responders": True}
             greeting = {"verbose": False, **known, **fields}
@@ -48,13 +48,13 @@ class Company:
         return self._peers[member]
 
     def say(self, member: str, *lines: str) -> None:
-        """Send lines, and wait until they are dealt with."""
+        """Send lines, and wait until the server has handled them."""
         peer = self.peer(member)
         peer.send("".join(f"{line}\r\n" for line in lines).encode())
         peer.wait()
 
     def frames(self, member: str) -> list[bytes]:
-        """Give what somebody heard since the last time."""
+        """Return what a client received since the last call."""
         peer = self.peer(member)
         peer.wait()
         frames = frames_of(bytes(peer.received))
@@ -62,12 +62,12 @@ class Company:
         return [frame for frame in comparable(frames) if frame != b"PONG\r\n"]
 
     def heard(self, *members: str) -> list[list[bytes]]:
-        """Give what some heard, without what differs from one time to the other."""
+        """Return what some clients received, without what differs from run to run."""
         return [[plain(frame) for frame in self.frames(member)] for member in members]
 
 
 def plain(frame: bytes) -> bytes:
-    """Give a message without what differs from one time to the other."""
+    """Return a message without what differs from run to run."""
     return _VARIES.sub(b"<varies>", _SIZES.sub(rb"\1\r\n", frame))
 
 
@@ -77,7 +77,7 @@ SomeCompany = TypeVar("SomeCompany", bound=Company)
 def assert_same(
     pair: Pair, company: Callable[[int], SomeCompany], story: Callable[[SomeCompany], object]
 ) -> None:
-    """Compare what a story comes to with ours and with the real server."""
+    """Play a story on both servers and compare the outcomes."""
     told = []
     for server in (pair.ours, pair.reference):
         with company(server.port) as members:

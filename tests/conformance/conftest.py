@@ -13,7 +13,7 @@ PairWith = Callable[[str], Pair]
 
 @pytest.fixture(scope="session")
 def pair_with(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PairWith]:
-    """Give the pair that runs with a configuration."""
+    """Return the pair that runs with a configuration."""
     pairs: dict[str, Pair] = {}
 
     def start(config: str) -> Pair:
@@ -29,5 +29,5 @@ def pair_with(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PairWith]:
 
 @pytest.fixture(scope="session")
 def pair(pair_with: PairWith) -> Pair:
-    """Give the pair that runs with no configuration at all."""
+    """Return the pair that runs without a configuration."""
     return pair_with("")

@@ -34,7 +34,7 @@ _FATAL = [
     "\r\n",
     "SUB " + "y" * 5000 + " 1\r\n",
 ]
-# Of several subscriptions to a reply, one hears that nobody answers: in the reference it depends on
+# Of several subscriptions to a reply, one receives "no responders": in the reference it depends on
 # what was published before.
 _NOBODY = re.compile(rb"^(HMSG \S+) \S+ (?=\d+ \d+\r\nNATS/1.0 503\r\n)")
 _QUEUE_MEMBER = re.compile(rb"^(H?MSG \S+ q[a-z]+)\d+ ")
@@ -49,7 +49,7 @@ class Fuzzer:
         self._headers = {name: self._random.random() < 0.5 for name in "abc"}
 
     def script(self) -> list[Step]:
-        """Give the steps of one script."""
+        """Return the steps of one script."""
         steps = [Step(name, self._connect(name)) for name in "abc"]
         for _ in range(self._random.randint(6, 12)):
             name = self._random.choice("abc")
@@ -66,7 +66,7 @@ class Fuzzer:
         return data
 
     def _cut(self, name: str, data: bytes) -> list[Step]:
-        # In two or three pieces now and then; only the last one is waited for.
+        # Sometimes in two or three pieces; only the last one is awaited.
         places = sorted(self._random.sample(range(1, len(data)), min(2, len(data) - 1)))
         if self._random.random() < 0.7 or b"PING" in data.upper():
             places = []
@@ -120,7 +120,7 @@ class Fuzzer:
         sid = f"q{name}{self._random.choice('gh')}{self._random.randint(1, 3)}"
         if self._random.random() < 0.3:
             return f"UNSUB {sid}\r\n"
-        # A member's group follows from its name, however often that is used again.
+        # A member's group follows from its name, however often that is reused.
         return f"SUB {self._subject()} {sid[:-1]} {sid}\r\n"
 
     def _payload(self) -> str:
@@ -143,7 +143,7 @@ class Fuzzer:
 
 
 def without_choices(transcripts: Mapping[str, Transcript]) -> dict[str, Transcript]:
-    """Call members of a queue group by its name; leave out who hears that nobody answers."""
+    """Name members of a queue group by the group; leave out the receiver of "no responders"."""
     return {
         name: Transcript(
             comparable(

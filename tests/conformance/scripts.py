@@ -1,10 +1,4 @@
-"""The scripts of `test_protocol`, by what they are about; each is what one or more clients send.
-
-Left out, because the reference's answer hangs on how the network cuts the bytes, or is an accident:
-a pedantic client whose payload comes after its line is told twice of a bad subject; what stands in
-one buffer behind `-ERR` is still carried out; `HMSG` from a client counts as a publish to nothing;
-JSON nested a thousand deep is taken by the reference and closes ours.
-"""
+"""The scripts of `test_protocol`, by subject; each is what one or more clients send."""
 
 from __future__ import annotations
 
@@ -24,7 +18,7 @@ HEADERS = "NATS/1.0\r\n\r\n"
 
 
 def half(data: str) -> list[Step]:
-    """Give a script that ends within an operation."""
+    """Return a script that ends within an operation."""
     return [say(data, wait=False)]
 
 

@@ -1,7 +1,4 @@
-"""Servers to compare: the real one and ours, each a process of its own with the same configuration.
-
-They listen on the loopback, are ready when they are given, and are stopped with their block.
-"""
+"""Servers to compare: the real one and ours, each its own process with the same configuration."""
 
 from __future__ import annotations
 

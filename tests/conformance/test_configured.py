@@ -1,4 +1,4 @@
-"""What the configuration changes for a client: who may connect, what it may, and when it is cut."""
+"""What the configuration changes for a client: who may connect, what it may do, when it is cut."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ accounts {
 
 
 def connect(user: str, password: str = "p", **options: object) -> str:
-    """Give the CONNECT of a user."""
+    """Return the CONNECT of a user."""
     document = {"user": user, "pass": password, "verbose": True, "pedantic": False, "headers": True}
     return f"CONNECT {json.dumps(document | options)}\r\n"
 
@@ -279,7 +279,7 @@ def test_one_connection_too_many_is_told_so(pair_with: PairWith) -> None:
 
 
 def ending_without_a_word(port: int, first: str = "") -> list[bytes]:
-    """Give everything that a client hears that says no more than `first`."""
+    """Return everything that a client receives that sends only `first`."""
     peer = Peer(port)
     peer.send_uncounted(first.encode())
     peer.wait_closed()

@@ -1,4 +1,4 @@
-"""Random operations, the same for the real server and for ours: the same frames come back."""
+"""Random operations, the same for the real server and ours: the same frames come back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thousands of connections: all are served, each costs little, and one too many harms nobody."""
+"""Thousands of connections: all are served, each costs little, and one too many harms no other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conformance.servers import OURS, REFERENCE
 pytestmark = pytest.mark.slow
 
 IDLE_BYTES_MAX = 32 * 1024
-"""Resident memory of a connection that does nothing."""
+"""Resident memory of an idle connection."""
 
 CONNECTIONS = 1_000
 CONNECTIONS_AT_ONCE = 5_000
@@ -32,7 +32,7 @@ Start = Callable[..., ServerProcess]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Give a function that starts a server; its log shows no unhandled error."""
+    """Return a function that starts a server; its log shows no unhandled error."""
     servers = []
 
     def begin(
@@ -53,7 +53,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 class Crowd:
-    """Many clients that speak at once."""
+    """Many clients that send at once."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -69,12 +69,12 @@ class Crowd:
             self._selector.register(sock, selectors.EVENT_READ)
 
     def say(self, data: bytes) -> None:
-        """Let everybody say something short."""
+        """Have every client send something short."""
         for sock in self._received:
             assert sock.send(data) == len(data)
 
     def hear(self, text: bytes) -> None:
-        """Wait until everybody heard something."""
+        """Wait until every client has received something."""
         for sock in self._received:
             self._received[sock] = b""
         waiting = set(self._received)
@@ -98,7 +98,7 @@ class Crowd:
 
 @pytest.fixture
 def crowd() -> Iterator[Crowd]:
-    """Give a crowd for which this process may open files enough."""
+    """Return clients, with as many open files as they need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < CONNECTIONS_AT_ONCE + 1_000:
         pytest.skip("this system does not let a process have so many connections")

@@ -1,4 +1,4 @@
-"""Traces of messages: what each server tells of a message's way, and what the message is spared."""
+"""Traces of messages: what each server reports of a message's way, and what is not delivered."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def a_trace_goes_to_another_account(all_: Traced) -> object:
     frames: list[bytes] = []
     while not frames:
         frames = all_.frames("a")
-    # The real server names itself as who asks; ours says nothing.
+    # The real server names itself as the requester; ours does not.
     trace = json.loads(frames[0].split(b"\r\n")[-2])
     return frames[0].split(b" ")[1], list(trace), trace["request"]
 

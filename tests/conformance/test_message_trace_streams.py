@@ -1,4 +1,4 @@
-"""Traces of messages for streams: what each server tells of them, what it stores and answers."""
+"""Traces of messages for streams: what each server reports, stores and answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 class Streams:
-    """Makes a stream S of `js.>` for a story, asks what is in it, and takes it away."""
+    """Creates a stream S of `js.>` for a story, reads it, and deletes it."""
 
     def __init__(self, all_: Traced, user: str = "a", **config: Any) -> None:
         self._all = all_
@@ -40,7 +40,7 @@ class Streams:
         return answer
 
     def stored(self) -> list[tuple[str, bytes]]:
-        """Give subjects and headers of what is stored; then the stream is gone."""
+        """Return subjects and headers of what is stored, and delete the stream."""
         found = []
         last = self.ask("STREAM.INFO.S")["state"]["last_seq"]
         for seq in range(1, last + 1):

@@ -23,7 +23,7 @@ WAIT_S = 20.0
 
 
 async def tell(story: Story, port: int) -> Any:
-    """Give how a story ends that two clients of one server play."""
+    """Return the outcome of a story that two clients of one server play."""
     async with asyncio.timeout(60):
         one = await nats.connect(f"nats://127.0.0.1:{port}")
         other = await nats.connect(f"nats://127.0.0.1:{port}")
@@ -177,7 +177,7 @@ def test_a_story_ends_as_with_the_reference(pair: Pair, story: Story) -> None:
 
 
 async def survive_restart(command: tuple[str, ...], config: Path) -> tuple[list[bytes], int]:
-    """Give what a subscriber hears before and after its server was stopped and started again."""
+    """Return what a subscriber receives before and after its server was restarted."""
     reconnected = asyncio.Event()
 
     async def note() -> None:

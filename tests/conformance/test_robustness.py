@@ -1,4 +1,4 @@
-"""Bad company: what clients do wrong costs the others nothing and leaves nothing behind."""
+"""Misbehaving clients: they cost the others nothing and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HALVES = [
 
 @pytest.fixture
 def server(tmp_path: Path):  # type: ignore[no-untyped-def]  # a generator fixture
-    """Give our server; whatever was done to it, its log shows no unhandled error."""
+    """Return our server; whatever was done to it, its log shows no unhandled error."""
     (tmp_path / "server.conf").write_text("max_closed_clients: 10")
     with server_process(OURS, config=tmp_path / "server.conf") as running:
         yield running
@@ -41,7 +41,7 @@ def server(tmp_path: Path):  # type: ignore[no-untyped-def]  # a generator fixtu
 
 
 def wait_until_served(port: int) -> None:
-    """Wait until the server has dealt with everything that came before."""
+    """Wait until the server has handled everything that came before."""
     peer = Peer(port)
     peer.wait()
     peer.close()
@@ -163,7 +163,7 @@ def test_a_flood_of_those_who_never_connect_ends_at_the_time_to_authenticate(
     for server in (pair.reference, pair.ours):
         before = server.resident_bytes
         sockets = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(500)]
-        # Some say nothing, others a byte now and then: each byte is a packet of its own.
+        # Some send nothing, others a byte at times: each byte is its own packet.
         for byte in b'CONNECT {"auth':
             for sock in sockets[::2]:
                 with contextlib.suppress(OSError):
@@ -176,7 +176,7 @@ def test_a_flood_of_those_who_never_connect_ends_at_the_time_to_authenticate(
 
 
 def ending_of(sock: socket.socket) -> bytes:
-    """Give what came after INFO until the server closed."""
+    """Return what came after INFO until the server closed."""
     with sock, sock.makefile("rb") as stream:
         stream.readline()
         return stream.read()
@@ -246,7 +246,7 @@ def test_strange_bytes_in_subjects_queues_and_ids_are_taken_alike(
 
 
 def dotted(token: str, count: int) -> str:
-    """Give a subject of equal tokens."""
+    """Return a subject of equal tokens."""
     return ".".join([token] * count)
 
 

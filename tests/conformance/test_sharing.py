@@ -1,4 +1,4 @@
-"""Streams and services between accounts: what each member sees, of the real server and of ours."""
+"""Streams and services between accounts: what each client sees, on the real server and on ours."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ _TIMES = re.compile(rb'"(created|ts|time|first_ts|last_ts|last_active)":"[^"]*"'
 
 
 class Sharers(Company):
-    """One member of each account."""
+    """One client of each account."""
 
     def heard(self, *members: str) -> list[list[bytes]]:
-        """Give what some heard, without times either."""
+        """Return what some clients received, without times."""
         return [[_timeless(frame) for frame in self.frames(member)] for member in members]
 
     def reply(self, member: str) -> str:
-        """Give the reply subject of the one message that somebody heard."""
+        """Return the reply subject of the one message that a client received."""
         (frame,) = self.frames(member)
         return frame.split(b"\r\n")[0].split(b" ")[3].decode()
 

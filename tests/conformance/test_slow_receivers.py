@@ -1,4 +1,4 @@
-"""Receivers that do not read: each costs what it may, is cut, and holds nobody up."""
+"""Receivers that do not read: each costs what it may, is cut, and delays no other."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Room:
         return peer
 
     def publish(self) -> None:
-        """Send one message after another, each once the keen receiver has the one before."""
+        """Send messages one by one, each when the reading receiver has the one before."""
         for _ in range(MESSAGES):
             self.sender.send(MESSAGE)
             self.sender.wait()
@@ -55,7 +55,7 @@ class Room:
             self.keen.forget()
 
     def page(self, path: str) -> dict[str, Any]:
-        """Give a page of the server's monitoring."""
+        """Return a page of the server's monitoring."""
         page: dict[str, Any] = json.loads(self.server.get(path)[2])
         return page
 
@@ -140,5 +140,5 @@ def test_a_receiver_costs_at_most_what_may_wait_for_it(tmp_path: Path, deaf: int
 
         grown = met.server.peak_resident_bytes - before
         assert 0.8 * 16 * 2**20 * deaf < grown < 16 * 2**20 * deaf + 5_000_000
-        # And what it had is given back.
+        # And its memory is freed.
         assert met.server.resident_bytes - before < 5_000_000

@@ -1,4 +1,4 @@
-"""Members of several accounts who have their messages traced, and what they are told of them."""
+"""Clients of several accounts that have their messages traced, and the traces they receive."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ accounts {
 
 
 class Traced(Company):
-    """Members with names, and the traces that came to them."""
+    """Clients by name, and the traces that came to them."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port)
         self._ends = 0
 
     def peer(self, member: str, **fields: Any) -> Peer:
-        """Give somebody."""
+        """Return a client."""
         return super().peer(member, **{"name": f"{member}'s", **fields})
 
     def publish(self, user: str, subject: str, reply: str = "", **headers: str) -> None:
@@ -85,12 +85,7 @@ class Traced(Company):
         self.trace(user, subject, reply, Nats_Trace_Only="true", **headers)
 
     def traced(self, user: str = "a", end: str = "end") -> tuple[list[Any], list[bytes]]:
-        """Give the traces that came to somebody, and what else was heard.
-
-        Traces are sent some time later, one after the other; those of messages for a stream when
-        the stream has looked at them. So what comes last is the trace of a message that ends them,
-        which must be for that stream, too.
-        """
+        """Return the traces that a client received, and its other messages."""
         self._ends += 1
         last = f"{end}.{self._ends}"
         self.try_out(user, last)
@@ -101,7 +96,7 @@ class Traced(Company):
         return traces[:-1], others
 
     def settled(self, user: str = "a", end: str = "js.end") -> tuple[list[Any], list[bytes]]:
-        """Give the same when a stream has answered all, as it does in the order of its messages."""
+        """Return the same when a stream has answered all, in the order of its messages."""
         traces, others = self.traced(user, end)
         self.say(user, "SUB last 99", f"PUB {end}.last last 0", "")
         while not any(b"MSG last" in each for each in others):
@@ -115,12 +110,12 @@ class Traced(Company):
 
 
 def is_trace(frame: bytes) -> bool:
-    """Tell whether a message is a trace."""
+    """Return True if a message is a trace."""
     return frame.split(b" ")[1].startswith(b"traces.")
 
 
 def shown(frame: bytes) -> Any:
-    """Give a trace without what always differs, with its fields in their order."""
+    """Return a trace without what always differs, with its fields in order."""
     head, _, rest = frame.partition(b"\r\n")
     trace: dict[str, Any] = json.loads(rest)
     assert next(iter(trace)) == "server"

@@ -26,7 +26,7 @@ _PING = re.compile(rb"(?im)^ping[^\n]*\n")
 
 @dataclass(frozen=True)
 class Step:
-    """Bytes that one client sends; `wait` is False where they end within an operation."""
+    """Bytes that one client sends; `wait` is False if they end within an operation."""
 
     client: str
     data: bytes
@@ -34,7 +34,7 @@ class Step:
 
 
 def say(data: bytes | str, client: str = "a", *, wait: bool = True) -> Step:
-    """Give a step."""
+    """Return a step."""
     return Step(client, data.encode() if isinstance(data, str) else data, wait)
 
 
@@ -65,13 +65,13 @@ class Peer:
                 self.closed = True
 
     def send(self, data: bytes) -> None:
-        """Send whole operations; what meets a closed connection is lost."""
+        """Send whole operations; bytes for a closed connection are lost."""
         self._pongs_expected += len(self.pings_in(data))
         self.send_uncounted(data)
 
     @staticmethod
     def pings_in(data: bytes) -> list[bytes]:
-        """Give the PINGs that will be answered."""
+        """Return the PINGs that will be answered."""
         return _PING.findall(data)
 
     def expect_pongs(self, count: int) -> None:
@@ -83,7 +83,7 @@ class Peer:
         self.try_to_send(data)
 
     def try_to_send(self, data: bytes) -> bool:
-        """Send bytes without reading anything; False where the server has closed."""
+        """Send bytes without reading; return False if the server has closed."""
         try:
             self._socket.sendall(data)
         except OSError:
@@ -91,18 +91,18 @@ class Peer:
         return True
 
     def forget(self) -> None:
-        """Drop what was received so far; for when it is much."""
+        """Drop what was received so far."""
         self.received.clear()
         self._searched = 0
 
     def wait(self) -> None:
-        """Wait until the server has dealt with everything sent, or has closed."""
+        """Wait until the server has handled everything sent, or has closed."""
         if not self.closed:
             self.send(b"PING\r\n")
             self._fill_until(self._has_every_pong)
 
     def _has_every_pong(self) -> bool:
-        # Much may have been received: each byte is looked at once.
+        # Much may have been received: each byte is read once.
         while (found := self.received.find(b"PONG\r\n", self._searched)) >= 0:
             self._pongs += 1
             self._searched = found + 6
@@ -110,14 +110,14 @@ class Peer:
         return self._pongs >= self._pongs_expected
 
     def read_to_end(self) -> None:
-        """Say that nothing more will be sent, and read until the server closes."""
+        """End the sending side, and read until the server closes."""
         if not self.closed:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
             self._fill_until(lambda: False)
 
     def wait_closed(self) -> None:
-        """Read until the server closes, without a word of ours."""
+        """Read until the server closes, without sending."""
         self._fill_until(lambda: False)
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class Transcript:
 
 
 def frames_of(data: bytes) -> list[bytes]:
-    """Cut what was received into frames; the rest that makes none comes last, whole."""
+    """Split received bytes into frames; an unfinished rest comes last."""
     frames = []
     at = 0
     while at < len(data):
@@ -172,7 +172,7 @@ def comparable(frames: Iterable[bytes]) -> list[bytes]:
 
 
 def play(port: int, steps: Iterable[Step]) -> Mapping[str, Transcript]:
-    """Run a script against a server; give what each client received."""
+    """Run a script against a server; return what each client received."""
     peers: dict[str, Peer] = {}
     half: set[str] = set()
     try:
@@ -191,7 +191,7 @@ def play(port: int, steps: Iterable[Step]) -> Mapping[str, Transcript]:
             else:
                 peer.wait()
         return {
-            # A half-open connection is always closed in the end: that tells nothing.
+            # A half-open connection is always closed in the end: that proves nothing.
             name: Transcript(
                 comparable(frames_of(bytes(peer.received))), peer.closed and name not in half
             )

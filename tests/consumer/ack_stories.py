@@ -1,4 +1,4 @@
-"""What is lived through with both servers: all that a client may say of a message, and forge."""
+"""Stories for both servers: all that a client may say of a message, and forge."""
 
 from __future__ import annotations
 

@@ -12,25 +12,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.consumer.config import ConsumerConfig, CreateConsumerRequest
-from penstock.consumer.creation import (
+from penstock.consumer.config.config import ConsumerConfig, CreateConsumerRequest
+from penstock.consumer.config.create import (
     Address,
+    CreationContext,
     Form,
-    Surroundings,
     addressed_config,
     checked_creation,
+    for_answer,
 )
-from penstock.consumer.versioning import for_answer
-from penstock.documents.decoding import decode, decode_request
-from penstock.documents.encoding import encode, to_json
 from penstock.errors import ApiError
-from penstock.stream.allowances import AccountLimits, ServerLimits
-from penstock.stream.config import StreamConfig, StreamConfigRequest
-from penstock.stream.creation import checked_creation as checked_stream
+from penstock.stream.config.config import StreamConfig, StreamConfigRequest
+from penstock.stream.config.requests import checked_creation as checked_stream
+from penstock.stream.quota import AccountLimits, ServerLimits
+from penstock.text.json.codec import decode, decode_request, encode, to_json
 from tests.support.nats_client import NatsClient
 
 HEARD = "heard"
-"""A subject that somebody listens to."""
+"""A subject with subscribers."""
 
 MADE_UP = "????????"
 """Stands in both answers for what the server makes up of a name."""
@@ -94,7 +93,7 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> Case:
 
 
 def ask_reference(client: NatsClient, request: Request) -> bytes:
-    """Give the configuration that the real server answers with, or its error."""
+    """Return the configuration that the real server answers with, or its error."""
     answer = client.request(f"$JS.API.{request.subject}", request.body).payload
     document = json.loads(answer)
     if "error" in document:
@@ -134,7 +133,7 @@ class OurRules:
         )
 
     def ask(self, request: Request) -> bytes:
-        """Give the configuration, or the error."""
+        """Return the configuration, or the error."""
         assert self.stream is not None
         try:
             document = decode_request(CreateConsumerRequest, request.body)
@@ -152,8 +151,8 @@ class OurRules:
         answer = encode(for_answer(checked.config, self.server_version))
         return _without_made_up(answer, request, checked.name)
 
-    def _around(self, stream: StreamConfig) -> Surroundings:
-        return Surroundings(
+    def _around(self, stream: StreamConfig) -> CreationContext:
+        return CreationContext(
             stream,
             self.consumers,
             self.server,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.consumer.creation import Address, Form
+from penstock.consumer.config.create import Address, Form
 from tests.consumer.compared import HEARD, Case, Request, changed, durable, named, unnamed
 
 SECOND = 1_000_000_000

@@ -1,4 +1,4 @@
-"""Stories of deliveries, lived through with the real server and with ours.
+"""Stories of deliveries, run against the real server and ours.
 
     def naks(life: Life) -> None:
         life.stream()
@@ -139,7 +139,7 @@ class Life(NatsClient):
     def pull(
         self, request: bytes | int | dict[str, Any] = 1, name: str = "C", *, to: str = ""
     ) -> str:
-        """Ask for messages; give where they will come, which is of no matter unless told."""
+        """Ask for messages; return the subject that they come to."""
         self._pulls += 1
         reply = to or f"_IN.{self._pulls}"
         if isinstance(request, dict):
@@ -195,7 +195,7 @@ class Life(NatsClient):
         self._targets[str(len(self._targets) + 1)] = subject
 
     def pin(self) -> str:
-        """Give the pin that was on the last message that had one."""
+        """Return the pin that was on the last message that had one."""
         return self._pin
 
     def ack(self, place: int = -1, body: bytes = b"+ACK") -> None:
@@ -279,7 +279,7 @@ class Life(NatsClient):
 
 
 def stories_in(module: str) -> list[Any]:
-    """Give the stories that a module tells, in their order."""
+    """Return the stories of a module, in their order."""
     return [
         story
         for name, story in vars(sys.modules[module]).items()
@@ -292,7 +292,7 @@ def _stream_of(story: Story | LongStory) -> str:
 
 
 def lived(port: int, story: Story) -> list[str]:
-    """Give what happens in a story."""
+    """Return what happens in a story."""
     with Life(port, _stream_of(story)) as life:
         try:
             story(life)
@@ -321,7 +321,7 @@ _END = object()
 
 
 def lived_long(kind: str, folder: Path, stories: Sequence[LongStory]) -> dict[str, list[str]]:
-    """Give what happens in stories with restarts, by their names.
+    """Return what happens in stories with restarts, by their names.
 
     Between two restarts they go on one after another.
     """

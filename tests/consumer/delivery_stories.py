@@ -1,4 +1,4 @@
-"""What is lived through with both servers: pulls, pushes, acknowledgements, what they set off."""
+"""Stories for both servers: pulls, pushes, acknowledgements, what they set off."""
 
 from __future__ import annotations
 

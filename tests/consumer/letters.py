@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
 
-from penstock.consumer.dead_letters import HEADER_PREFIX
+from penstock.consumer.extensions.dead_letters import HEADER_PREFIX
 
 WAIT_S = 60.0
 PREFIX = HEADER_PREFIX.decode()
@@ -96,7 +96,7 @@ def at_work(url: str, name: str, program: Callable[[Work], Awaitable[None]]) -> 
 
 
 def told(letter: Msg) -> dict[str, str]:
-    """Give what the headers of a letter tell, without the time."""
+    """Return the headers of a letter, without the time."""
     headers = letter.headers or {}
     found = {key.removeprefix(PREFIX): value for key, value in headers.items() if PREFIX in key}
     assert found.pop("Time").endswith("Z")

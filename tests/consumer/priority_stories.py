@@ -1,4 +1,4 @@
-"""What is lived through with both servers: clients of a group, and which of them is served."""
+"""Stories for both servers: clients of a group, and which of them is served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is lived through with both servers: requests for messages, plain, odd and too many."""
+"""Stories for both servers: requests for messages, plain, odd and too many."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ def asks_for_a_later_server(life: Life) -> None:
 # Of whom there is nothing to have
 
 
-def pulls_of_somebody_unknown(life: Life) -> None:
+def pulls_of_an_unknown_consumer(life: Life) -> None:
     life.filled("a")
     life.pull(1, "nobody")
     life.take()

@@ -1,4 +1,4 @@
-"""What is lived through with both servers: consumers that send by themselves."""
+"""Stories for both servers: consumers that send by themselves."""
 
 from __future__ import annotations
 

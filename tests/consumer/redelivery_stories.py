@@ -1,4 +1,4 @@
-"""What is lived through with both servers: messages that come again, and when they no longer do."""
+"""Stories for both servers: messages that come again, and when they no longer do."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def what_comes_again_passes_the_limit(life: Life) -> None:
     life.info()
 
 
-def whoever_waits_gets_what_comes_again(life: Life) -> None:
+def a_waiting_client_gets_what_comes_again(life: Life) -> None:
     life.filled("a")
     life.listen("in1")
     life.listen("in2")

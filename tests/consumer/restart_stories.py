@@ -1,4 +1,4 @@
-"""What is lived through with both servers over a restart: each `yield` is a stop and a start."""
+"""Stories for both servers over restarts: each `yield` is a stop and a start."""
 
 from __future__ import annotations
 

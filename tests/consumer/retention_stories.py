@@ -1,4 +1,4 @@
-"""What is lived through with both servers: messages that stay as long as somebody wants them."""
+"""Stories for both servers: messages that stay as long as a consumer needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is lived through with both servers: retention, pushing, priorities, starting over."""
+"""Stories for both servers: retention, pushing, priorities, starting over."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def pushes_again(life: Life) -> None:
     life.info()
 
 
-def pushes_while_somebody_listens(life: Life) -> None:
+def pushes_while_the_subject_has_subscribers(life: Life) -> None:
     life.stream()
     life.consumer(deliver_subject="to.some", ack_policy="none")
     life.listen("to.some")
@@ -205,7 +205,7 @@ def serves_an_overflow(life: Life) -> None:
     life.info()
 
 
-def serves_whoever_holds_the_pin(life: Life) -> None:
+def serves_the_client_with_the_pin(life: Life) -> None:
     life.filled(
         *"abcd",
         priority_policy="pinned_client",

@@ -1,4 +1,4 @@
-"""What is lived through with both servers: where consumers begin, what they want, how they end."""
+"""Stories for both servers: where consumers begin, what they want, how they end."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def starts_over_where_it_may(life: Life) -> None:
         life.info(consumer)
 
 
-def starts_over_while_somebody_waits(life: Life) -> None:
+def starts_over_while_a_client_waits(life: Life) -> None:
     life.filled(*"ab")
     life.pull(5)
     life.take(2)

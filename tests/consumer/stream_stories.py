@@ -1,4 +1,4 @@
-"""What is lived through with both servers: a stream that changes under its consumers."""
+"""Stories for both servers: a stream that changes under its consumers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def purged_but_for_the_last(life: Life) -> None:
     life.info()
 
 
-def purged_while_somebody_waits(life: Life) -> None:
+def purged_while_a_client_waits(life: Life) -> None:
     life.filled("a")
     life.pull(5)
     life.take()

@@ -24,14 +24,14 @@ _NUMBERS = re.compile(r"^(.*?)\.((?:\d+\.){3})\d{16,19}\.(\d+)$")
 
 
 def shown(message: Delivery) -> str:
-    """Give a delivery without its time and random parts."""
+    """Return a delivery without its time and random parts."""
     reply = _NUMBERS.sub(r"\1.\2<time>.\3", message.reply)
     reply = re.sub(r"(\$JS\.FC\..*)\.\w{4}$", r"\1.<id>", reply)
     return f"{message.subject} {reply} {message.headers!r}"
 
 
 def parts(message: Delivery) -> tuple[str, str]:
-    """Give what stands before and behind the stream's name in a reply subject."""
+    """Return what stands before and behind the stream's name in a reply subject."""
     before, _, behind = message.reply.removeprefix("$JS.ACK.").rpartition("S.C.")
     return before, f"S.C.{behind}"
 
@@ -57,7 +57,7 @@ class Asking(NatsClient):
 
 
 def acknowledged(port: int, long_start: str) -> list[str]:
-    """Give what a server does with acknowledgements in both forms."""
+    """Return what a server does with acknowledgements in both forms."""
     lines = []
     with Asking(port) as client:
         client.fill(8)
@@ -88,7 +88,7 @@ def acknowledged(port: int, long_start: str) -> list[str]:
 
 
 def flowing(port: int) -> list[str]:
-    """Give what a server asks about the flow, in short."""
+    """Return a server's flow control requests, in short."""
     with Asking(port) as client:
         client.fill(8)
         second_ns = 1_000_000_000

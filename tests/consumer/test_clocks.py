@@ -14,12 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.consumer.config import AckPolicy, ConsumerConfig, PriorityPolicy
-from penstock.consumer.keeping import StateKeeper
+from penstock.consumer.config.config import AckPolicy, ConsumerConfig, PriorityPolicy
+from penstock.consumer.info import describe
 from penstock.consumer.registry import StreamConsumers
-from penstock.documents.times import Instant
+from penstock.consumer.state_writer import StateWriter
 from penstock.routing.interest import InterestWatch
 from penstock.testing.clock import FakeClock
+from penstock.text.times import Instant
 from tests.stream.hosts import StreamHouse
 
 SECOND = 1_000_000_000
@@ -34,7 +35,7 @@ class House:
         self.clock = FakeClock()
         self._host = StreamHouse(path, self.clock)
         self._stream = self._host.create(name="S", subjects=["s"])
-        self._keeper = StateKeeper(lambda: self._host.loop, self._host.log)
+        self._keeper = StateWriter(lambda: self._host.loop, self._host.log)
         self.consumers = self._give_consumers()
         self._host.publish("s", b"body")
 
@@ -162,7 +163,7 @@ def test_a_pin_is_lost_when_its_time_has_passed(house: House, jump_ns: int) -> N
 def _pin(house: House) -> str:
     consumer = house.consumers.find("C")
     assert consumer is not None
-    (group,) = consumer.info(house.clock.now_ns()).priority_groups
+    (group,) = describe(consumer, house.clock.now_ns()).priority_groups
     return group.pinned_client_id
 
 
@@ -206,7 +207,7 @@ def test_what_is_told_of_the_past_is_told_by_the_wall_clock(house: House) -> Non
 
     consumer = house.consumers.find("C")
     assert consumer is not None
-    told = consumer.info(house.clock.now_ns()).delivered.last_active
+    told = describe(consumer, house.clock.now_ns()).delivered.last_active
     assert told == Instant(house.clock.now_ns())
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.consumer.config import ConsumerConfig
-from penstock.stream.allowances import AccountLimits, ServerLimits, TierLimits
+from penstock.consumer.config.config import ConsumerConfig
+from penstock.stream.quota import AccountLimits, ServerLimits, TierLimits
 from penstock.testing.servers import reference_server
 from tests.consumer import corpus, corpus_random, corpus_requests
 from tests.consumer.compared import (

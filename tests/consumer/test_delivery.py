@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.consumer.delivery import RUN_BYTES, RUN_COUNT, RUN_END, RUN_NOBODY, Courier
+from penstock.consumer.delivery import RUN_BYTES, RUN_COUNT, RUN_END, RUN_NOBODY, MessageSender
 from penstock.consumer.pending import Pending
 from penstock.errors import RecordNotFound
 from penstock.routing.hub import Hub, Service
@@ -25,13 +25,13 @@ MESSAGES = st.lists(
 
 
 class Receiving:
-    """Somebody who listens to `to`, and a courier."""
+    """Somebody who listens to `to`, and a sender."""
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
         self.replies: list[bytes] = []
         self.sublist = Sublist()
-        self.courier = Courier(Hub(1), self.sublist, b"$JS.ACK.S.C.")
+        self.sender = MessageSender(Hub(1), self.sublist, b"$JS.ACK.S.C.")
         self.pending = Pending((1_000,))
         self.pending.start_at(1)
         self.sublist.insert(Subscription(Service(self._take), b"to", b"1"))
@@ -51,8 +51,8 @@ class Receiving:
         target: bytes = b"to",
         first_goes: bool = False,
     ) -> int:
-        return self.courier.run(
-            store.outtake(),
+        return self.sender.run(
+            store.scanner(),
             target,
             subjects,
             cursor=cursor,
@@ -105,7 +105,7 @@ def test_a_run_sends_what_loading_one_by_one_gives(
     outcome, place = RUN_COUNT, cursor
     while outcome == RUN_COUNT:
         outcome = receiving.run(store, subjects, cursor=place, count_max=batch)
-        place = receiving.courier.cursor
+        place = receiving.sender.cursor
 
     assert outcome == RUN_END
     assert receiving.seen == one_by_one(store, subjects, cursor)
@@ -134,10 +134,10 @@ def test_a_run_ends_where_the_bytes_do() -> None:
     receiving = Receiving()
 
     assert receiving.run(store, bytes_max=50) == RUN_BYTES
-    assert receiving.courier.sent == 0
+    assert receiving.sender.sent == 0
     assert receiving.run(store, bytes_max=50, first_goes=True) == RUN_BYTES
-    assert receiving.courier.sent == 1
-    assert receiving.courier.cursor == 2
+    assert receiving.sender.sent == 1
+    assert receiving.sender.cursor == 2
 
 
 def test_nothing_passes_where_nobody_listens() -> None:
@@ -146,7 +146,7 @@ def test_nothing_passes_where_nobody_listens() -> None:
     receiving = Receiving()
 
     assert receiving.run(store, target=b"elsewhere") == RUN_NOBODY
-    assert receiving.courier.cursor == 1
+    assert receiving.sender.cursor == 1
     assert len(receiving.pending) == 0
 
 
@@ -167,7 +167,7 @@ def test_a_reply_has_its_numbers_in_full(
 ) -> None:
     numbers = (deliveries, stream_seq, consumer_seq, time_ns, pending)
 
-    reply = Receiving().courier.reply_to(*numbers)
+    reply = Receiving().sender.reply_to(*numbers)
 
     assert reply == b"$JS.ACK.S.C." + ".".join(map(str, numbers)).encode()
 
@@ -186,8 +186,8 @@ def test_several_targets_are_sent_one_message_each_in_turn() -> None:
         sublist.insert(Subscription(Service(take), target, b"1"))
 
     def run(cursor: int, count_max: int) -> int:
-        return courier.run(
-            outtake,
+        return sender.run(
+            scanner,
             b"to.1",
             None,
             cursor=cursor,
@@ -202,13 +202,13 @@ def test_several_targets_are_sent_one_message_each_in_turn() -> None:
             targets=list(seen),
         )
 
-    courier, outtake, pending = Courier(Hub(1), sublist, b"R."), store.outtake(), Pending((1,))
+    sender, scanner, pending = MessageSender(Hub(1), sublist, b"R."), store.scanner(), Pending((1,))
     for target in (b"to.1", b"to.2"):
         listen(target)
 
     # The third has nobody: its turn ends the run, and what it would have had stays.
     assert run(1, 6) == RUN_NOBODY
-    assert (courier.sent, courier.cursor) == (2, 3)
+    assert (sender.sent, sender.cursor) == (2, 3)
     listen(b"to.3")
     assert run(3, 4) == RUN_COUNT
     assert seen == {b"to.1": [b"0", b"2", b"5"], b"to.2": [b"1", b"3"], b"to.3": [b"4"]}

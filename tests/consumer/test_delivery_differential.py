@@ -16,6 +16,7 @@ from penstock.testing.servers import PENSTOCK, REFERENCE, server_process
 from tests.consumer import (
     ack_stories,
     delivery_stories,
+    interest_stories,
     priority_stories,
     pull_stories,
     push_stories,
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.oracle
 STORIES = [
     *ack_stories.STORIES,
     *delivery_stories.STORIES,
+    *interest_stories.STORIES,
     *priority_stories.STORIES,
     *pull_stories.STORIES,
     *push_stories.STORIES,
@@ -106,7 +108,7 @@ def _told_at_the_end(kind: str, folder: Path) -> list[str]:
         return life.lines
 
 
-def test_whoever_waits_is_told_of_the_servers_end(tmp_path: Path) -> None:
+def test_waiting_clients_get_a_status_at_the_servers_end(tmp_path: Path) -> None:
     real, ours = (_told_at_the_end(kind, tmp_path / kind) for kind in (REFERENCE, PENSTOCK))
 
     assert ours == real

@@ -55,7 +55,7 @@ class PowerCut(FaultyFileSystem):
 
 
 def content_of(store: FileStore) -> dict[int, Content]:
-    """Give every live message."""
+    """Return every live message."""
     found: dict[int, Content] = {}
     seq = 0
     while True:
@@ -247,7 +247,7 @@ class Life:
         return content
 
     def _gave_way(self, seq: int, content: dict[int, Content]) -> bool:
-        """Tell whether a limit may have removed a message: others must be there in its place."""
+        """Return True if a limit may have removed a message: others must be there in its place."""
         config, subject = self.config, self.durable[seq][0]
         # A newer one may have made way for the old one's removal and then have been removed itself.
         known = self.durable | self.added
@@ -294,7 +294,7 @@ def open_store(
 
 
 def calls_of_a_life(seed: int, operations: int) -> int:
-    """Tell how many calls the file system gets where the power stays."""
+    """Return how many calls the file system gets where the power stays."""
     random = Random(seed)
     life = Life(random, MemoryFileSystem(), random_config(random))
     life.run(operations)

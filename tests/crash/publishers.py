@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from penstock.client.client import Client
-from penstock.client.wire import Message
+from penstock.client.wire import ReceivedMessage
 
 IN_FLIGHT_MAX = 500
 GETS_AHEAD = 100
@@ -46,12 +46,12 @@ def call(client: Client, name: str, document: object = None) -> dict[str, Any]:
 
 
 def payload_of(number: int) -> bytes:
-    """Give the one payload that a message can have; it begins with its number."""
+    """Return the one payload that a message can have; it begins with its number."""
     return b"%d %b" % (number, Random(number).randbytes(number * 31 % 400))
 
 
 def number_of(payload: bytes) -> int:
-    """Give the number of a message; fails where its payload is not whole."""
+    """Return the number of a message; fails where its payload is not whole."""
     number = int(payload.partition(b" ")[0])
     assert payload == payload_of(number)
     return number
@@ -116,7 +116,7 @@ def _begin_get(client: Client, kind: Kind, seq: int) -> bytes:
     return client.begin_request(subject, b'{"seq":%d}' % seq)
 
 
-def _payload(answer: Message) -> bytes:
+def _payload(answer: ReceivedMessage) -> bytes:
     document = json.loads(answer.payload)
     assert "error" not in document, document
     return base64.b64decode(document["message"].get("data", ""))

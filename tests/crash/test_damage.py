@@ -1,7 +1,7 @@
 """Hostile directories: every bit, every length, files missing, swapped, foreign or absurd.
 
 Whatever is done to the files of a store, opening it gives a clear error or a reported repair: never
-a crash, never another message's data, never a loss that nobody tells of.
+a crash, never another message's data, never a loss that is not reported.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def write_store(
     seed: int = 1,
     stop: bool = True,
 ) -> tuple[Files, Content]:
-    """Give the files of a stream and what they hold: message 2 is removed, 3 is erased."""
+    """Return the files of a stream and what they hold: message 2 is removed, 3 is erased."""
     disk = MemoryFileSystem()
     store = FileStore.open(
         PATH,
@@ -88,7 +88,7 @@ def write_store(
 
 
 def lay_out(files: Files) -> MemoryFileSystem:
-    """Give a machine with these files in the stream's directory, all of them synced."""
+    """Return a machine with these files in the stream's directory, all of them synced."""
     disk = MemoryFileSystem()
     for name, data in files.items():
         path = f"{PATH}/{name}"
@@ -131,7 +131,7 @@ def read_all(store: FileStore, last_seq: int) -> tuple[Content, set[int]]:
 
 
 def told(damage: list[Damage]) -> set[int]:
-    """Give the sequences that reports call lost."""
+    """Return the sequences that reports call lost."""
     return {seq for each in damage for seq in range(each.first_seq, each.last_seq + 1)}
 
 
@@ -173,8 +173,8 @@ def check_that_it_stays(
 
 
 def snapshot(store: FileStore) -> Files:
-    """Give every file of the machine that a store stands on."""
-    disk = store._engine.files
+    """Return every file of the machine that a store stands on."""
+    disk = store._engine.log.directory.files
     assert isinstance(disk, MemoryFileSystem)
     return disk.snapshot()
 
@@ -435,7 +435,7 @@ def lay_out_on_disk(files: Files, folder: Path) -> None:
 
 
 def newer(data: bytes, version_at: int, checksum_span: tuple[int, int]) -> bytes:
-    """Give a file whose version is one higher, with a checksum that holds."""
+    """Return a file whose version is one higher, with a checksum that holds."""
     changed = bytearray(data)
     (version,) = struct.unpack_from("<H", data, version_at)
     struct.pack_into("<H", changed, version_at, version + 1)
@@ -584,7 +584,7 @@ def test_an_index_that_is_damaged_while_running_costs_nothing(tmp_path: Path) ->
         assert store.report.checkpoint_used
         path.write_bytes(flipped(path.read_bytes(), 8 * place + 1))
 
-        store._engine.ledger.index_room = bool(place % 2)
+        store._engine.log.ledger.note_index_room(bool(place % 2))
         assert read_all(store, 14)[0] == all_but()
         store.stop()
 

@@ -149,7 +149,7 @@ FAULTS: dict[str, Callable[[], Iterator[FaultPlan]]] = {
 
 
 def begin(config: StoreConfig) -> FailingLife:
-    """Give a stream of some blocks with a checkpoint, and something removed."""
+    """Return a stream of some blocks with a checkpoint, and something removed."""
     life = FailingLife(Random(1), MemoryFileSystem(), config)
     life.store = life.open()
     fill(life)
@@ -179,7 +179,7 @@ def attempt(life: FailingLife, action: Callable[[Life], None], plan: FaultPlan) 
 def check_what_is_left(life: FailingLife) -> None:
     """Reopened in place, and after a power cut, everything acknowledged is there."""
     survivors = [life.disk.survivor(), life.disk.survivor(Random(7)), life.disk.survivor(Random(8))]
-    if life.store._engine.closed:
+    if life.store._engine.log.health.closed:
         life.store = life.open()
     else:
         life.check_reads()
@@ -202,7 +202,8 @@ def test_any_failing_call_gives_an_honest_error_and_loses_nothing(action: str, f
     for plan in FAULTS[faults]():
         life = begin(PLAIN)
         went_through = attempt(life, ACTIONS[action], plan)
-        assert went_through or plan.effect is not Effect.SHORT
+        is_harmless = plan.effect is Effect.SHORT or plan.error == errno.EINTR
+        assert went_through or not is_harmless
         check_what_is_left(life)
 
 
@@ -216,14 +217,14 @@ def test_any_failing_call_loses_nothing_of_an_encrypted_stream(action: str) -> N
 
 
 def leave_in_the_middle(seed: int) -> FailingLife:
-    """Give a machine after a power cut: a torn tail, no checkpoint, an index missing."""
+    """Return a machine after a power cut: a torn tail, no checkpoint, an index missing."""
     life = begin(PLAIN)
     fill(life, 14)
     life.do_flush()
     life.store.remove(4)
     life.removed.add(4)
     fill(life, 4)
-    life.store._engine.committer.commit()
+    life.store._engine.durability.committer.commit()
     life.disk = life.disk.survivor(Random(seed))
     life.files = FaultyFileSystem(life.disk)
     if seed % 2:

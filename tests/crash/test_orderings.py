@@ -13,7 +13,6 @@ from penstock.format.block_walker import BlockWalker
 from penstock.format.envelope import Cipher, StoreKey
 from penstock.format.layout import HIGH_WATER_NAME
 from penstock.format.record import decode
-from penstock.store import compaction
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from penstock.testing.clock import FakeClock
@@ -92,7 +91,7 @@ def test_a_message_that_gave_way_stays_until_its_successor_is_durable() -> None:
     for seq in (1, 2, 3, 4, 5):
         store.store(b"s.%d" % seq, b"", b"newer")
 
-    compaction.reclaim(store._engine)
+    store._engine.compaction.reclaim()
 
     # Nobody flushed: after a cut each subject has its old message or its new one.
     left = open_store(disk.survivor(), LATEST_ONLY)
@@ -107,7 +106,7 @@ def test_a_removal_does_not_outlive_the_message_that_caused_it() -> None:
     fill(store, 1, payload_bytes=2)
     before = len(disk.snapshot()[f"{PATH}/000001.blk"])
     store.store(b"key", b"", b"new" * 400)
-    store._engine.committer.commit()
+    store._engine.durability.committer.commit()
     data = disk.snapshot()[f"{PATH}/000001.blk"]
     # The sectors of the new message were lost, and that of the tombstone behind it was not.
     torn = disk.survivor()
@@ -166,7 +165,7 @@ def _truncate_and_cut(at_call: int) -> tuple[MemoryFileSystem, int]:
     store.checkpoint()
     fill(store, 8)
     files = PowerCut(disk, at_call, None)
-    store._engine.files = files
+    store._engine.log.directory.files = files
     with contextlib.suppress(OSError, StoreError):
         store.truncate(8)
     calls = files.calls
@@ -182,9 +181,9 @@ def test_blocks_that_others_fill_during_a_truncation_leave_nothing_behind() -> N
         for _ in range(20):
             store.store(b"late", b"", bytes(600))
 
-    store._engine.on_durable = store_more
+    store._engine.durability.commits.on_durable = store_more
     store.truncate(8 - 3)
-    store._engine.on_durable = None
+    store._engine.durability.commits.on_durable = None
     store.store(b"after", b"", b"the truncation")
     store.stop()
 
@@ -247,7 +246,7 @@ def test_a_reset_that_is_cut_off_does_not_call_the_stream_lost() -> None:
     store.checkpoint()
     store.purge()
     watched = Watched(disk)
-    store._engine.files = watched
+    store._engine.log.directory.files = watched
     store.reset()
 
     assert len(watched.survivors) > 5
@@ -258,7 +257,7 @@ def test_a_reset_that_is_cut_off_does_not_call_the_stream_lost() -> None:
 
 
 def sealed_records(disk: MemoryFileSystem) -> dict[tuple[bytes, int], bytes]:
-    """Give {(wrapped key, sequence): envelope} of every record on a disk, torn ones too."""
+    """Return {(wrapped key, sequence): envelope} of every record on a disk, torn ones too."""
     found = {}
     for path, data in disk.snapshot().items():
         if not path.endswith(".blk") or len(data) < HEADER_BYTES:
@@ -281,7 +280,7 @@ def test_no_key_ever_seals_two_messages_of_one_sequence() -> None:
     # Messages 4 and 5 reach the disk and are lost in the cut; others take their sequences.
     store.store(b"s", b"", b"the one")
     store.store(b"s", b"", b"the other")
-    store._engine.committer.commit()
+    store._engine.durability.committer.commit()
     seen = sealed_records(disk)
     assert {seq for _, seq in seen} == {1, 2, 3, 4, 5}
     cut = disk.survivor()

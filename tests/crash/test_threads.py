@@ -16,7 +16,7 @@ from penstock.subjects import SubjectFilter
 
 CONFIG = StoreConfig(block_bytes=16 * 1024, max_msgs_per_subject=200)
 JOIN_SECONDS = 60
-"""Nothing here takes this long: whoever is not done by then waits for ever."""
+"""Nothing here takes this long: a thread that is not done by then waits for ever."""
 
 
 class Crowd:
@@ -144,7 +144,7 @@ def test_truncations_and_resets_among_writers_end_and_leave_a_whole_store(tmp_pa
         assert again.state() == state
 
 
-def test_an_error_in_a_durable_callback_is_told_and_hangs_nobody(tmp_path: Path) -> None:
+def test_an_error_in_a_durable_callback_is_told_and_hangs_no_thread(tmp_path: Path) -> None:
     def refuse(seq: int) -> None:
         raise RuntimeError(f"cannot take {seq}")
 

@@ -12,7 +12,7 @@ import threading
 from dataclasses import dataclass, field
 
 from penstock.client.client import Client
-from penstock.client.wire import Message
+from penstock.client.wire import ReceivedMessage
 from tests.crash.publishers import Kind, call, number_of
 
 BATCH = 25
@@ -89,7 +89,7 @@ class Worker:
                     self._take(client, message, b"%b.%d.done" % (inbox, taken))
                 self.changed.notify_all()
 
-    def _take(self, client: Client, message: Message, reply: bytes) -> None:
+    def _take(self, client: Client, message: ReceivedMessage, reply: bytes) -> None:
         number = number_of(message.payload)
         if number in self.confirmed:
             self.wrong.append(f"{number} came again as {message.reply!r}")

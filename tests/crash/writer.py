@@ -4,7 +4,7 @@
 
 Each durable sequence is noted in the file LEDGER, which is mapped memory outside of the store: what
 stands there when the process dies was acknowledged. Message `seq` has the payload that
-`payload_of(seq)` gives, so that whoever reads it later knows what it must be. Every tenth message
+`payload_of(seq)` gives, so that a reader knows what it must be. Every tenth message
 is removed again; those are noted in LEDGER too, once the removal is durable.
 """
 
@@ -27,7 +27,7 @@ WRITERS = 3
 
 
 def payload_of(seq: int) -> bytes:
-    """Give the one payload that message `seq` can have."""
+    """Return the one payload that message `seq` can have."""
     return Random(seq).randbytes(16 + seq * 31 % 400)
 
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock.format.columns import Message
+from penstock.format.columns import MessageRow
 from penstock.format.files import LocalFolder, ReadableFile
 from penstock.format.reader import Selection, StreamReader
 from penstock.store.filestore import FileStore
@@ -63,7 +63,7 @@ def open_store(path: Path | str, **changes: object) -> FileStore:
 
 def fill(store: FileStore, count: int, *, start: int = 0) -> None:
     """Store messages of seven subjects, with headers on every third, a second apart."""
-    clock = store._engine.clock
+    clock = store._engine.settings.clock
     assert isinstance(clock, FakeClock)
     source = random.Random(start)
     for place in range(start, start + count):
@@ -73,8 +73,8 @@ def fill(store: FileStore, count: int, *, start: int = 0) -> None:
     store.flush()
 
 
-def contents(store: FileStore) -> list[Message]:
-    """Give every live message of an open store; places in files are left out."""
+def contents(store: FileStore) -> list[MessageRow]:
+    """Return every live message of an open store; places in files are left out."""
     found = []
     state = store.state()
     gone = store.deleted()
@@ -82,7 +82,7 @@ def contents(store: FileStore) -> list[Message]:
         if seq not in gone:
             message = store.load(seq)
             found.append(
-                Message(
+                MessageRow(
                     seq,
                     message.timestamp_ns,
                     message.subject,
@@ -93,15 +93,15 @@ def contents(store: FileStore) -> list[Message]:
     return found
 
 
-def read(reader: StreamReader, wanted: Selection | None = None) -> list[Message]:
-    """Give the wanted messages of a directory; places in files are left out."""
+def read(reader: StreamReader, wanted: Selection | None = None) -> list[MessageRow]:
+    """Return the wanted messages of a directory; places in files are left out."""
     return list(without_places(reader, wanted))
 
 
-def without_places(reader: StreamReader, wanted: Selection | None) -> Iterator[Message]:
+def without_places(reader: StreamReader, wanted: Selection | None) -> Iterator[MessageRow]:
     for batch in reader.batches(wanted):
         for message in batch.messages():
-            yield Message(
+            yield MessageRow(
                 message.seq,
                 message.timestamp_ns,
                 message.subject,
@@ -111,7 +111,7 @@ def without_places(reader: StreamReader, wanted: Selection | None) -> Iterator[M
 
 
 def fingerprints(path: Path) -> dict[str, str]:
-    """Give the hash of every file below a folder."""
+    """Return the hash of every file below a folder."""
     return {
         file.relative_to(path).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(path.rglob("*"))

@@ -38,7 +38,7 @@ u64 = st.integers(0, 2**64 - 1)
 
 
 def sealed_again(image: bytes) -> bytes:
-    """Give the image a checksum that holds, as a writer with other ideas would."""
+    """Return the image with a valid checksum, as another writer would make it."""
     body = image[: HEADER_BYTES - 8]
     return body + struct.pack("<Q", xxh64(body))
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import CorruptStore
-from penstock.format.block_summary import BlockSummary, decode_summaries, encode_summary
-from tests.format.test_state import STATE, summaries
+from penstock.format.block import BlockSummary, decode_summaries, encode_summary
+from tests.format.state.test_checkpoint import STATE, summaries
 
 PATH = "orders/stream.state"
 FIELDS = {

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import FormatError
 from penstock.format.block import HEADER_BYTES
-from penstock.format.columns import ColumnBuilder, Message
+from penstock.format.columns import ColumnBuilder, MessageRow
 from penstock.format.damage import Damage
 from penstock.format.record import COMMIT_START, DELETED, ENVELOPED, TOMBSTONE, encode
 from penstock.format.sequence_set import SequenceSet
@@ -50,7 +50,7 @@ def four_kilobytes() -> BlockWriter:
 
 
 def touched(records: list[Written], before: bytes, after: bytes) -> list[Written]:
-    """Give the records of which any byte is not what it was."""
+    """Return the records of which any byte is not what it was."""
     return [
         record
         for record in records
@@ -410,7 +410,7 @@ def test_a_walk_gives_what_was_asked_for_in_batches_of_the_size_asked_for(
         gone.add(seq)
 
     walker = writer.walker()
-    found: list[Message] = []
+    found: list[MessageRow] = []
     more = True
     while more:
         builder = ColumnBuilder()

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import UsageError
-from penstock.format.columns import ColumnBatch, ColumnBuilder, Message
+from penstock.format.columns import ColumnBatch, ColumnBuilder, MessageRow
 
 messages = st.lists(
     st.builds(
-        Message,
+        MessageRow,
         seq=st.integers(0, 2**64 - 1),
         timestamp_ns=st.integers(-(2**63), 2**63 - 1),
         subject=st.binary(max_size=30),
@@ -27,7 +27,7 @@ messages = st.lists(
 )
 
 
-def put(builder: ColumnBuilder, message: Message) -> None:
+def put(builder: ColumnBuilder, message: MessageRow) -> None:
     builder.append(
         message.seq,
         message.timestamp_ns,
@@ -38,7 +38,7 @@ def put(builder: ColumnBuilder, message: Message) -> None:
     )
 
 
-def filled(rows: list[Message], builder: ColumnBuilder | None = None) -> ColumnBatch:
+def filled(rows: list[MessageRow], builder: ColumnBuilder | None = None) -> ColumnBatch:
     builder = builder or ColumnBuilder()
     for row in rows:
         put(builder, row)
@@ -46,7 +46,7 @@ def filled(rows: list[Message], builder: ColumnBuilder | None = None) -> ColumnB
 
 
 @given(messages)
-def test_rows_come_back_as_they_were_added(rows: list[Message]) -> None:
+def test_rows_come_back_as_they_were_added(rows: list[MessageRow]) -> None:
     batch = filled(rows)
 
     assert (batch.block, batch.count, len(batch)) == (9, len(rows), len(rows))
@@ -54,7 +54,7 @@ def test_rows_come_back_as_they_were_added(rows: list[Message]) -> None:
 
 
 @given(messages)
-def test_each_column_is_one_buffer_with_one_offset_more_than_rows(rows: list[Message]) -> None:
+def test_each_column_is_one_buffer_with_one_offset_more_than_rows(rows: list[MessageRow]) -> None:
     batch = filled(rows)
     count = len(rows)
 
@@ -74,7 +74,7 @@ def test_each_column_is_one_buffer_with_one_offset_more_than_rows(rows: list[Mes
 
 @given(messages, messages)
 def test_a_builder_starts_afresh_after_each_batch(
-    first: list[Message], second: list[Message]
+    first: list[MessageRow], second: list[MessageRow]
 ) -> None:
     builder = ColumnBuilder()
 
@@ -85,7 +85,7 @@ def test_a_builder_starts_afresh_after_each_batch(
 
 
 @given(st.lists(messages, max_size=5))
-def test_batches_can_be_put_together(parts: list[list[Message]]) -> None:
+def test_batches_can_be_put_together(parts: list[list[MessageRow]]) -> None:
     builder = ColumnBuilder()
     for part in parts:
         builder.extend(filled(part))
@@ -95,7 +95,7 @@ def test_batches_can_be_put_together(parts: list[list[Message]]) -> None:
 
 
 def test_a_batch_whose_columns_do_not_fit_it_is_refused() -> None:
-    batch = filled([Message(1, 0, b"s", b"h", b"p")])
+    batch = filled([MessageRow(1, 0, b"s", b"h", b"p")])
 
     for wrong in ({"sequences": b""}, {"subjects": b"ss"}, {"payload_offsets": bytes(4)}):
         with pytest.raises(UsageError, match="not as long as its batch"):
@@ -106,7 +106,7 @@ def test_a_batch_whose_columns_do_not_fit_it_is_refused() -> None:
 def test_columns_that_are_not_wanted_are_empty_with_offsets_of_zero(
     *, headers: bool, payloads: bool
 ) -> None:
-    rows = [Message(seq, 0, b"s", b"hhh", b"ppppp") for seq in range(3)]
+    rows = [MessageRow(seq, 0, b"s", b"hhh", b"ppppp") for seq in range(3)]
 
     batch = filled(rows, ColumnBuilder(headers=headers, payloads=payloads))
 
@@ -120,7 +120,7 @@ def test_columns_that_are_not_wanted_are_empty_with_offsets_of_zero(
 
 def test_the_bytes_held_are_those_of_the_wanted_data() -> None:
     builder = ColumnBuilder(headers=False)
-    put(builder, Message(1, 2, b"abc", b"not kept", b"12345"))
+    put(builder, MessageRow(1, 2, b"abc", b"not kept", b"12345"))
 
     assert (builder.count, builder.data_bytes()) == (1, 8)
 
@@ -128,7 +128,7 @@ def test_the_bytes_held_are_those_of_the_wanted_data() -> None:
 def test_numbers_that_do_not_fit_are_refused_and_nothing_is_added() -> None:
     builder = ColumnBuilder()
 
-    for row in (Message(-1, 0, b"", b"", b""), Message(2**64, 0, b"", b"", b"")):
+    for row in (MessageRow(-1, 0, b"", b"", b""), MessageRow(2**64, 0, b"", b"", b"")):
         with pytest.raises(OverflowError):
             put(builder, row)
     with pytest.raises(TypeError):

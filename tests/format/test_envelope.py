@@ -22,7 +22,7 @@ from penstock.format.envelope import (
     Cipher,
     Compression,
     DataKey,
-    Place,
+    RecordIdentity,
     StoreKey,
     WrappedKey,
     seal,
@@ -33,7 +33,9 @@ from penstock.limits import HEADERS_BYTES_MAX, MIB, PAYLOAD_BYTES_MAX
 
 KEY = bytes(range(32))
 SECRET = b"correct horse battery staple"
-PLACE = Place(stream=b"ORDERS", seq=42, timestamp_ns=1_790_000_000_000_000_001, subject=b"orders.1")
+PLACE = RecordIdentity(
+    stream=b"ORDERS", seq=42, timestamp_ns=1_790_000_000_000_000_001, subject=b"orders.1"
+)
 HEADERS = b"NATS/1.0\r\nNats-Msg-Id: 7\r\n\r\n"
 PAYLOAD = b"payload payload payload payload"
 
@@ -48,7 +50,7 @@ byte_strings = st.binary(max_size=200) | st.builds(
     lambda unit, times: unit * times, st.binary(min_size=1, max_size=4), st.integers(0, 2_000)
 )
 places = st.builds(
-    Place,
+    RecordIdentity,
     stream=st.binary(max_size=40),
     seq=st.integers(0, 2**64 - 1),
     timestamp_ns=st.integers(-(2**63), 2**63 - 1),
@@ -98,7 +100,7 @@ def peak_bytes_of_refusing(call: Callable[[], object]) -> int:
 @every_combination
 @given(headers=byte_strings, payload=byte_strings, place=places)
 def test_headers_and_payload_come_back_as_they_were(
-    compression: Compression, cipher: Cipher, headers: bytes, payload: bytes, place: Place
+    compression: Compression, cipher: Cipher, headers: bytes, payload: bytes, place: RecordIdentity
 ) -> None:
     key = data_key(cipher)
 
@@ -189,7 +191,9 @@ def test_every_truncation_and_every_byte_more_is_refused(
         ),
     ],
 )
-def test_a_sealed_envelope_does_not_open_at_another_place(cipher: Cipher, elsewhere: Place) -> None:
+def test_a_sealed_envelope_does_not_open_at_another_place(
+    cipher: Cipher, elsewhere: RecordIdentity
+) -> None:
     key = data_key(cipher)
     envelope = seal(HEADERS, PAYLOAD, PLACE, compression=Compression.NONE, key=key)
 

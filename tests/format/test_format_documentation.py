@@ -13,7 +13,7 @@ PAGE = (ROOT / "docs" / "format.md").read_text()
 
 
 def example(name: str) -> str:
-    """Give the fenced text after a mark of the page."""
+    """Return the fenced text after a mark of the page."""
     found = re.search(rf"<!-- example: {name} -->\n```\w*\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None, name
     return found[1]

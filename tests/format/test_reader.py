@@ -14,11 +14,13 @@ from msgspec.structs import replace
 
 from penstock.errors import CorruptStore, UnsupportedVersion, UsageError, WrongKey
 from penstock.format.block import HEADER_BYTES
-from penstock.format.block_order import TAIL_REASON
-from penstock.format.columns import Message
+from penstock.format.block_contents import TAIL_REASON
+from penstock.format.columns import MessageRow
 from penstock.format.damage import Damage
+from penstock.format.directory import MISSING_BLOCK_END
 from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.format.hashing import xxh64
+from penstock.format.layout import HIGH_WATER_NAME, STATE_NAME
 from penstock.format.reader import Selection, StreamReader
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
@@ -271,11 +273,12 @@ def test_the_last_record_of_a_sealed_block_is_missed_too(
     [check] = [check for check in reader.verify() if check.number == block.number]
 
     assert found == [message for message in written.messages if message.seq != block.last_seq]
+    reason = TAIL_REASON if left else MISSING_BLOCK_END
+    lost = (block.last_seq, block.last_seq)
+    assert told == reader.damage == [Damage(block.number, offset, left, reason, *lost)]
+    # By its index it is known how long the block was.
     length = block.bytes - offset if indexed else left
-    assert told == reader.damage == check.damage
-    assert check.damage == [
-        Damage(block.number, offset, length, TAIL_REASON, block.last_seq, block.last_seq)
-    ]
+    assert check.damage == [Damage(block.number, offset, length, TAIL_REASON, *lost)]
 
 
 def test_the_torn_end_of_the_block_being_written_is_no_damage(
@@ -285,6 +288,8 @@ def test_the_torn_end_of_the_block_being_written_is_no_damage(
     last = StreamReader(str(path)).blocks[-1]
     file = path / f"{last.number:06d}.blk"
     file.write_bytes(file.read_bytes()[:-3])
+    # Nothing tells that the last commit was acknowledged.
+    (path / HIGH_WATER_NAME).unlink()
 
     reader = StreamReader(str(path))
 
@@ -293,6 +298,26 @@ def test_the_torn_end_of_the_block_being_written_is_no_damage(
     *_, check = reader.verify()
     assert check.tail_bytes > 0
     assert check.damage == []
+
+
+@pytest.mark.parametrize("left", [HIGH_WATER_NAME, STATE_NAME])
+def test_the_torn_end_of_what_was_acknowledged_is_damage(tmp_path: Path, left: str) -> None:
+    with open_store(tmp_path) as store:
+        fill(store, 100)
+        expected = contents(store)
+    last = StreamReader(str(tmp_path)).blocks[-1]
+    file = tmp_path / f"{last.number:06d}.blk"
+    file.write_bytes(file.read_bytes()[:-3])
+    for name in {HIGH_WATER_NAME, STATE_NAME} - {left}:
+        (tmp_path / name).unlink()
+
+    reader = StreamReader(str(tmp_path))
+
+    assert read(reader) == expected[:-1]
+    assert [(each.block, each.first_seq, each.last_seq) for each in reader.damage] == [
+        (last.number, 100, 100)
+    ]
+    assert reader.last_seq == 100
 
 
 @pytest.mark.parametrize("size", [0, 1, HEADER_BYTES - 1])
@@ -389,13 +414,27 @@ def test_a_damaged_header_is_mended_and_told(
     ]
 
 
-def test_a_block_without_header_and_index_is_told_and_the_others_are_read(
+def test_a_block_without_header_and_index_is_read_by_its_records(
     written: Written, tmp_path: Path
 ) -> None:
     path = written.copy(tmp_path)
-    block = StreamReader(str(path)).blocks[1]
     change(path / "000002.blk", 20)
     change(path / "000002.blk", 40)
+    (path / "000002.idx").unlink()
+
+    reader = StreamReader(str(path))
+
+    assert read(reader) == written.messages
+    assert [(each.block, each.offset, each.length) for each in reader.damage] == [
+        (2, 0, HEADER_BYTES)
+    ]
+
+
+def test_a_block_of_noise_is_told_and_the_others_are_read(written: Written, tmp_path: Path) -> None:
+    path = written.copy(tmp_path)
+    block = StreamReader(str(path)).blocks[1]
+    noise = bytes(range(256)) * (block.bytes // 256)
+    (path / "000002.blk").write_bytes(noise)
     (path / "000002.idx").unlink()
 
     reader = StreamReader(str(path))
@@ -405,9 +444,10 @@ def test_a_block_without_header_and_index_is_told_and_the_others_are_read(
         for message in written.messages
         if not block.base_seq <= message.seq <= block.last_seq
     ]
-    assert [each.block for each in reader.damage] == [2]
+    reason = "not a block file: wrong magic"
+    assert reader.damage == [Damage(2, 0, len(noise), reason, block.base_seq, block.last_seq)]
     [check] = [check for check in reader.verify() if check.number == 2]
-    assert "header" in check.damage[0].reason
+    assert check.damage[0].reason == reason
 
 
 def test_a_block_under_another_blocks_name_is_not_read_as_that_block(
@@ -580,7 +620,7 @@ def test_a_reader_beside_a_busy_writer_sees_a_whole_beginning(tmp_path: Path) ->
 
 
 @pytest.fixture(params=[(squeeze, cipher) for squeeze in Compression for cipher in Cipher], ids=str)
-def sealed(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[Message]]:
+def sealed(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[MessageRow]]:
     compression, cipher = request.param
     config = StoreConfig(
         name="ORDERS", block_bytes=SMALL_BLOCKS, compression=compression, cipher=cipher
@@ -595,7 +635,7 @@ def sealed(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[M
     return tmp_path, expected
 
 
-def test_every_envelope_is_opened(sealed: tuple[Path, list[Message]]) -> None:
+def test_every_envelope_is_opened(sealed: tuple[Path, list[MessageRow]]) -> None:
     path, expected = sealed
 
     reader = StreamReader(str(path), stream="ORDERS", key=KEY)
@@ -610,7 +650,7 @@ def test_every_envelope_is_opened(sealed: tuple[Path, list[Message]]) -> None:
 
 
 def test_a_wrong_key_is_an_error_and_never_an_empty_stream(
-    sealed: tuple[Path, list[Message]],
+    sealed: tuple[Path, list[MessageRow]],
 ) -> None:
     path, expected = sealed
     strangers = (
@@ -725,7 +765,7 @@ def test_a_block_that_became_unreadable_since_is_an_error(tmp_path: Path) -> Non
     with open_store(tmp_path) as store:
         fill(store, 100)
     reader = StreamReader(str(tmp_path))
-    change(tmp_path / "000001.blk", 20, b"another salt")
+    (tmp_path / "000001.blk").write_bytes(bytes(range(256)) * 8)
     (tmp_path / "000001.idx").unlink()
 
     with pytest.raises(CorruptStore):

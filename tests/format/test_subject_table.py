@@ -17,9 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from penstock.errors import FormatError
 from penstock.format.subject_table import SubjectTable
 from penstock.format.varint import put_uvarint
-from penstock.store.block_account import Block
-from penstock.store.block_files import BlockFiles
-from penstock.store.ledger import Ledger
+from penstock.store.log.block import Block, BlockFiles
+from penstock.store.log.ledger import Ledger
 from penstock.subjects import SubjectFilter
 from tests.format.written import BlockWriter
 

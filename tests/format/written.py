@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.format.block import HEADER_BYTES, BlockHeader, encode_block_header
-from penstock.format.block_index import BlockIndex
-from penstock.format.block_keys import Unseal
 from penstock.format.block_walker import BlockWalker
-from penstock.format.columns import ColumnBuilder, Message
+from penstock.format.columns import ColumnBuilder, MessageRow
+from penstock.format.envelope import Unseal
+from penstock.format.index.block_index import BlockIndex
 from penstock.format.record import SKIP, TOMBSTONE, encode
 from penstock.format.sequence_set import SequenceSet
 from penstock.format.subject_table import SubjectTable
@@ -29,7 +29,7 @@ class Written:
     offset: int
     length: int
     seq: int
-    message: Message | None
+    message: MessageRow | None
 
     @property
     def end(self) -> int:
@@ -72,7 +72,7 @@ class BlockWriter:
             expires_ns=expires_ns,
             seed=(self.header.seed + offset) & U64,
         )
-        message = Message(seq, timestamp_ns, subject, headers, payload, offset)
+        message = MessageRow(seq, timestamp_ns, subject, headers, payload, offset)
         self.records.append(
             Written(offset, len(self.data) - offset, seq, None if flags else message)
         )
@@ -100,7 +100,7 @@ class BlockWriter:
         self.add(b"", removed.encode(), seq=self.next_seq - 1, flags=TOMBSTONE)
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[MessageRow]:
         return [record.message for record in self.records if record.message is not None]
 
     def walker(self, data: bytes | None = None) -> BlockWalker:
@@ -127,7 +127,7 @@ class BlockWriter:
 
 def read_all(
     walker: BlockWalker, removed: SequenceSet | None = None, unseal: Unseal | None = None
-) -> list[Message]:
+) -> list[MessageRow]:
     """Walk to the end; give every message."""
     builder = ColumnBuilder()
     while walker.fill(builder, removed=removed, unseal=unseal):

@@ -16,15 +16,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.format.consumer_state import (
+from penstock.format.envelope import Cipher, Compression, StoreKey
+from penstock.format.layout import CONSUMERS_NAME, LOCK_NAME, consumer_state_name
+from penstock.format.state.consumer import (
     ConsumerState,
     DeadLetter,
     PendingDelivery,
     SequencePair,
     encode_consumer_state,
 )
-from penstock.format.envelope import Cipher, Compression, StoreKey
-from penstock.format.layout import CONSUMERS_NAME, LOCK_NAME, consumer_state_name
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from penstock.subjects import SubjectFilter
@@ -97,7 +97,7 @@ class Maker:
 
 
 def describe(store: FileStore) -> dict[str, object]:
-    """Give what a manifest tells of a store: its state, and every message."""
+    """Return what a manifest says of a store: its state, and every message."""
     state = store.state()
     gone = store.deleted()
     messages = []

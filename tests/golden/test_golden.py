@@ -15,11 +15,11 @@ import pytest
 
 from penstock.errors import UnsupportedVersion
 from penstock.format.block import HEADER_BYTES, decode_block_header
-from penstock.format.consumer_state import decode_consumer_state
 from penstock.format.envelope import StoreKey
 from penstock.format.hashing import xxh64
 from penstock.format.reader import StreamReader
 from penstock.format.record import DELETED, EXPIRES, SKIP, TOMBSTONE, decode
+from penstock.format.state.consumer import decode_consumer_state
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from penstock.testing.clock import FakeClock
@@ -148,7 +148,7 @@ def test_this_version_still_writes_what_the_newest_golden_stores_hold(tmp_path: 
 
 
 def raise_version(at: int, start: int, end: int | None) -> Callable[[bytes], bytes]:
-    """Give what adds one to the version at `at` of the part from start to end, and seals it."""
+    """Return a function that adds one to the version at `at` of a part, and renews its checksum."""
 
     def change(data: bytes) -> bytes:
         part = bytearray(data[start:end])
@@ -160,7 +160,7 @@ def raise_version(at: int, start: int, end: int | None) -> Callable[[bytes], byt
 
 
 def slot_of(data: bytes) -> int:
-    """Give where the later of the two marks is."""
+    """Return where the later of the two marks is."""
     first, second = (struct.unpack_from("<Q", data, at + 8)[0] for at in (0, 64))
     return 0 if first > second else 64
 

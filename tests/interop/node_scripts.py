@@ -26,14 +26,14 @@ _WEBSOCKET = re.compile(r"Listening for websocket clients on wss?://.*:(\d+)")
 
 
 def websocket_port(server: ServerProcess) -> int:
-    """Give the port that a server's log names."""
+    """Return the port that a server's log names."""
     found = _WEBSOCKET.search(server.log)
     assert found is not None, server.log
     return int(found[1])
 
 
 def installed_node() -> str:
-    """Give the path of Node.js, with the packages installed; skips the test where that fails."""
+    """Return the path of Node.js, with the packages installed; skip the test where that fails."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         pytest.skip("Node.js and npm are missing: apt-get install -y nodejs npm")
@@ -66,7 +66,7 @@ def run_scripts(
     *,
     when_ready: Callable[[], None] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Give how each script ended: {name: {"script": name, "result" or "failed": …}}.
+    """Return how each script ended: {name: {"script": name, "result" or "failed": …}}.
 
     `when_ready` is called when a script says that it is.
     """

@@ -9,7 +9,7 @@ import ssl
 import zlib
 from dataclasses import dataclass, field
 
-from penstock.protocol.websocket import BINARY, CLOSE, PONG, frame_header
+from penstock.protocol.websocket_frames import BINARY, CLOSE, PONG, frame_header
 from tests.conformance.transcripts import comparable, frames_of
 
 WAIT_S = 20.0
@@ -26,7 +26,7 @@ def upgrade_request(
     version: str = "HTTP/1.1",
     without: str = "",
 ) -> bytes:
-    """Give a request with more headers, or without one of the usual."""
+    """Return a request with more headers, or without one of the usual."""
     lines = [
         "Host: localhost:80",
         "Upgrade: websocket",
@@ -46,7 +46,7 @@ def masked(
     compressed: bool = False,
     mask: bytes = MASK,
 ) -> bytes:
-    """Give a frame as a client sends it."""
+    """Return a frame as a client sends it."""
     data = payload.encode() if isinstance(payload, str) else payload
     header = bytearray(frame_header(opcode, len(data), final=final, compressed=compressed))
     header[1] |= 0x80

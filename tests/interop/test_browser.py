@@ -65,7 +65,7 @@ def bundle_page(folder: Path) -> None:
 
 
 def visit(folder: Path, visits: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Give what the browser saw on each visit."""
+    """Return what the browser saw on each visit."""
     browser = shutil.which("chromium")
     if browser is None:
         pytest.skip("no browser: tools/install_browser.sh installs one")

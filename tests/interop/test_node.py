@@ -67,7 +67,7 @@ REFUSALS = [
 
 
 def settings_of(server: ServerProcess, transport: str, **more: Any) -> dict[str, Any]:
-    """Tell scripts how to reach a server."""
+    """Return the arguments that tell scripts how to reach a server."""
     port = websocket_port(server) if transport.startswith("ws") else server.port
     return {"transport": transport, "port": port, **more}
 
@@ -97,7 +97,7 @@ class Ends:
 
 @pytest.fixture(scope="session")
 def ends(pair_with: PairWith) -> Ends:
-    """Give how scripts end."""
+    """Return how scripts end."""
     return Ends(pair_with)
 
 
@@ -123,7 +123,7 @@ def test_what_is_refused_is_refused_alike(
 
 @pytest.fixture(scope="session")
 def certified(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Give a configuration of TLS on both listeners, and the authority's certificate."""
+    """Return a configuration of TLS on both listeners, and the authority's certificate."""
     authority = Authority(tmp_path_factory.mktemp("tls"))
     names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))]
     made = authority.make(rdns("CN=server"), names)
@@ -140,7 +140,7 @@ def test_messages_come_under_tls(ends: Ends, certified: tuple[str, str], transpo
 
 
 def end_of(kind: str, script: str, transport: str, interrupt: str) -> Any:
-    """Give how a script ends whose server something happens to."""
+    """Return how a script ends whose server something happens to."""
     with ExitStack() as running:
         server = running.enter_context(server_process(kind, settings=OPEN))
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from penstock.protocol.websocket import (
+from penstock.protocol.websocket_frames import (
     BINARY,
     CLOSE,
     CONTINUATION,
@@ -54,7 +54,7 @@ authorization { users: [
 
 
 def listening(more: str = "") -> str:
-    """Give the configuration of a listener in the clear."""
+    """Return the configuration of a listener in the clear."""
     return f'websocket {{ host: "127.0.0.1", port: -1, no_tls: true\n {more} }}\n'
 
 
@@ -68,7 +68,7 @@ Fresh = Callable[[str], tuple[ServerProcess, ServerProcess]]
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Fresh]:
-    """Give how to start the real server and ours with a configuration that one test needs."""
+    """Return a function that starts both servers with a configuration that one test needs."""
     with ExitStack() as running:
 
         def start(config: str) -> tuple[ServerProcess, ServerProcess]:
@@ -246,7 +246,7 @@ def test_a_connection_ends_alike(pair_with: PairWith, sent: bytes) -> None:
 
 
 def cut_at_random(text: bytes, random: Random) -> bytes:
-    """Give a text in messages and frames of any size, some compressed, with pings between."""
+    """Yield a text in messages and frames of any size, some compressed, with pings between."""
     sent = b""
     while text:
         size = random.choice((1, 3, 10, 200))
@@ -337,7 +337,7 @@ def test_frames_need_no_mask_where_that_was_asked_for(pair_with: PairWith) -> No
 
 
 def connect(**options: str) -> bytes:
-    """Give the CONNECT of a client that then sends itself something."""
+    """Return the CONNECT of a client that then sends itself something."""
     text = f"CONNECT {json.dumps(options)}\r\nSUB foo 1\r\nPUB foo 1\r\nx\r\n"
     return masked(text)
 
@@ -361,7 +361,7 @@ def answer_to(
     request: bytes | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Heard:
-    """Give what a server says up to the answer to a PING, or to the end."""
+    """Return what a server says up to the answer to a PING, or to the end."""
     peer = RawWebSocket(websocket_port(server), tls)
     try:
         assert peer.upgrade(request or upgrade_request())
@@ -485,7 +485,7 @@ def test_one_client_too_many_is_told_so_after_its_upgrade(fresh: Fresh) -> None:
 
 
 def first_answer(server: ServerProcess, tries: int) -> Heard:
-    """Give what a client hears that is asked to leave, of the first try that is answered."""
+    """Return what a client too many hears; try again while the server says nothing."""
     while True:
         tries -= 1
         try:
@@ -524,7 +524,7 @@ def test_the_log_names_a_client_alike(fresh: Fresh) -> None:
 
 
 def trusting(authority: Authority, client: Made | None = None) -> ssl.SSLContext:
-    """Give what a client needs to speak TLS."""
+    """Return what a client needs to speak TLS."""
     context = ssl.create_default_context(cafile=authority.ca_file)
     if client is not None:
         context.load_cert_chain(client.cert_file, client.key_file)
@@ -574,7 +574,7 @@ def test_a_certificate_says_who_it_is(fresh: Fresh, tmp_path: Path) -> None:
 
 
 def varz(server: ServerProcess) -> dict[str, Any]:
-    """Give the part of /varz that tells of the listener, with its port as a type."""
+    """Return the part of /varz that tells of the listener, with its port as a type."""
     with urllib.request.urlopen(f"{server.monitor_url}/varz") as page:
         part: dict[str, Any] = json.load(page)["websocket"]
     return part | ({"port": type(part["port"]).__name__} if "port" in part else {})

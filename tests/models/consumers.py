@@ -65,7 +65,7 @@ class ConsumerModel:
             self.floor_stream = first - 1
 
     def acknowledge(self, seq: int, consumer_seq: int) -> list[int]:
-        """Give the messages that are done with by an acknowledgement."""
+        """Return the messages that are done with by an acknowledgement."""
         if self.policy == "explicit":
             if seq not in self.out:
                 return []
@@ -101,7 +101,7 @@ class StreamModel:
         return min(self.messages, default=self.last_seq + 1)
 
     def publish(self, subject: str) -> int:
-        """Give the sequence of a message."""
+        """Return the sequence of a message."""
         self.last_seq += 1
         is_wanted = any(each.wants(subject) for each in self.consumers.values())
         if is_wanted or self.retention != "interest":
@@ -177,7 +177,7 @@ class StreamModel:
     # Delivering
 
     def pending(self, consumer: ConsumerModel) -> list[int]:
-        """Give what is to be delivered for the first time."""
+        """Return what is to be delivered for the first time."""
         return [
             seq
             for seq, subject in sorted(self.messages.items())
@@ -185,14 +185,14 @@ class StreamModel:
         ]
 
     def deliverable(self, consumer: ConsumerModel) -> int:
-        """Tell how many messages it may deliver now."""
+        """Return how many messages the consumer may deliver now."""
         room = len(self.messages)
         if consumer.policy != "none" and consumer.ack_pending_max:
             room = max(consumer.ack_pending_max - len(consumer.out), 0)
         return len(consumer.again) + min(len(self.pending(consumer)), room)
 
     def deliver(self, consumer: ConsumerModel) -> Place:
-        """Give the next delivery."""
+        """Return the next delivery."""
         consumer.delivered_consumer += 1
         consumer_seq = consumer.delivered_consumer
         if consumer.again:

@@ -24,5 +24,5 @@ class ExpirySet:
         return sorted(pair for pair in self.pairs if pair[0] <= now_ns)
 
     def next_due_ns(self) -> int | None:
-        """Give the earliest time, or None."""
+        """Return the earliest time, or None."""
         return min(self.pairs)[0] if self.pairs else None

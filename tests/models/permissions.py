@@ -16,7 +16,7 @@ def _selects(entry: str, subject: str) -> bool:
 
 
 def _speaks_of(entry: str, queue: str) -> bool:
-    """Tell whether an entry with a group is about `queue`: the same name, or all it stands for."""
+    """Return True if an entry with a group covers `queue`: the same name, or a matching pattern."""
     wanted, found = entry.split()[1].split("."), queue.split(".")
     if wanted == found:
         return True
@@ -46,6 +46,6 @@ def may_subscribe(allow: Sequence[str], deny: Sequence[str], subject: str, queue
 
 
 def is_denied(deny: Sequence[str], subject: str, queue: str) -> bool:
-    """Tell whether a message to `subject` is kept from a subscription in `queue`."""
+    """Return True if a message to `subject` is kept from a subscription in `queue`."""
     hits = [entry for entry in deny if _selects(entry, subject)]
     return any(" " not in entry or (queue and _speaks_of(entry, queue)) for entry in hits)

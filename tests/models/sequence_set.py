@@ -24,7 +24,7 @@ class SequenceSetModel:
         return len(there)
 
     def ranges_between(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Give the ranges that lie within first to last."""
+        """Return the ranges that lie within first to last."""
         start: int | None = None
         previous = 0
         for seq in sorted(seq for seq in self.members if first <= seq <= last):
@@ -37,5 +37,5 @@ class SequenceSetModel:
             yield start, previous
 
     def ranges(self) -> list[tuple[int, int]]:
-        """Give all ranges."""
+        """Return all ranges."""
         return list(self.ranges_between(0, 2**64 - 1))

@@ -38,7 +38,7 @@ class Counting:
     headers: int
 
     def size(self, message: Message) -> int:
-        """Give what a message counts for in the stream's bytes."""
+        """Return what a message counts for in the stream's bytes."""
         headers = self.headers + len(message.headers) if message.headers else 0
         return self.message + len(message.subject) + len(message.payload) + headers
 
@@ -48,7 +48,7 @@ IN_MEMORY = Counting(16, 0)
 
 
 def wants(patterns: Patterns, subject: bytes) -> bool:
-    """Tell whether a filter wants a subject."""
+    """Return True if a filter wants a subject."""
     return not patterns or any(matches(pattern, subject) for pattern in patterns)
 
 
@@ -86,7 +86,7 @@ class StoreModel:
         return [(a + 1, b - 1) for a, b in itertools.pairwise(seqs) if a + 1 < b]
 
     def wanted(self, patterns: Patterns, seq: int = 0) -> list[Message]:
-        """Give the wanted messages from a sequence on, in order."""
+        """Return the wanted messages from a sequence on, in order."""
         return [
             message
             for _, message in sorted(self.messages.items())
@@ -94,7 +94,7 @@ class StoreModel:
         ]
 
     def subjects(self, patterns: Patterns = None) -> dict[bytes, list[int]]:
-        """Give the sequences of each wanted subject."""
+        """Return the sequences of each wanted subject."""
         found: dict[bytes, list[int]] = {}
         for message in self.wanted(patterns):
             found.setdefault(message.subject, []).append(message.seq)
@@ -265,22 +265,22 @@ class StoreModel:
     # Reading
 
     def next_seq(self, patterns: Patterns, seq: int) -> int | None:
-        """Give the first wanted sequence from one on."""
+        """Return the first wanted sequence from one on."""
         return next((message.seq for message in self.wanted(patterns, seq)), None)
 
     def previous_seq(self, patterns: Patterns, seq: int) -> int | None:
-        """Give the last wanted sequence up to one."""
+        """Return the last wanted sequence up to one."""
         return max((m.seq for m in self.wanted(patterns) if m.seq <= seq), default=None)
 
     def seq_from_time(self, time_ns: int) -> int:
-        """Give the first sequence not before a time, or the one after the last."""
+        """Return the first sequence not before a time, or the one after the last."""
         later = (m.seq for m in self.wanted(None) if m.timestamp_ns >= time_ns)
         return next(later, self.last_seq + 1)
 
     def multi_last(
         self, patterns: Patterns, *, up_to_seq: int = 0, up_to_time_ns: int = 0
     ) -> list[int]:
-        """Give the newest sequence of each wanted subject, up to a sequence or a time."""
+        """Return the newest sequence of each wanted subject, up to a sequence or a time."""
         bound = up_to_seq or self.last_seq
         if up_to_time_ns:
             bound = self.seq_from_time(up_to_time_ns + 1) - 1

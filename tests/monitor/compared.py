@@ -79,7 +79,7 @@ class Client:
             self._waiting.append(message)
 
     def _next(self) -> tuple[str, bytes] | None:
-        """Give the next message; None for the answer to a PING."""
+        """Return the next message; None for the answer to a PING."""
         while True:
             line = self._stream.readline().decode()
             words = line.split()
@@ -122,7 +122,7 @@ class Client:
         return b"503" if data.startswith(b"NATS/1.0 503") else data
 
     def is_unanswered(self, subject: str, body: str) -> bool:
-        """Tell whether a request of the system account's user is met with silence."""
+        """Return True if a request of the system account's user is met with silence."""
         self.subscribe("_INBOX.>", 99)
         self.publish(subject, body, "_INBOX.answer")
         # The server answers in the order of requests, so a later answer shows the silence.
@@ -181,7 +181,7 @@ def both(folder: Path, config: str = CONFIG) -> tuple[Watched, Watched]:
 
 
 def comparable(value: Any, *also_different: str, name: str = "") -> Any:
-    """Give an answer with what must differ replaced by its kind; see the module."""
+    """Return an answer with what must differ replaced by its kind; see the module."""
     if name in DIFFERENT or name in also_different:
         kinds = {int: "number", float: "number", str: "text"}
         return f"<{kinds.get(type(value), value)}>"
@@ -197,5 +197,5 @@ def comparable(value: Any, *also_different: str, name: str = "") -> Any:
 
 
 def as_text(value: Any, *also_different: str) -> str:
-    """Give a comparable text in which the order of fields counts."""
+    """Return a comparable text in which the order of fields counts."""
     return json.dumps(comparable(value, *also_different), indent=1)

@@ -11,7 +11,7 @@ import pytest
 from penstock.limits import MONITOR_CONNECTIONS_MAX, MONITOR_REQUEST_BYTES_MAX
 from penstock.monitor.http import HttpServer
 from penstock.monitor.pages import PLAIN, Page
-from penstock.net.listening import ListeningSockets
+from penstock.net.listener import ListeningSockets
 
 Talk = Callable[[bytes], Awaitable[bytes]]
 

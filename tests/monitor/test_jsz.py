@@ -95,7 +95,7 @@ def make_streams(server: Watched) -> None:
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Watched, Watched]]:
-    """Give the reference server and ours with the same streams."""
+    """Return the reference server and ours with the same streams."""
     running = []
     try:
         for kind in reversed(BOTH):
@@ -111,7 +111,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Watched,
 
 
 def read(server: Watched, path: str) -> Any:
-    """Give a page; streams and consumers by their names, which have no order in the reference."""
+    """Return a page; streams and consumers by their names, which have no order in the reference."""
     document = json.loads(server.get(path)[2])
     if "limit=-1" in path:
         # Without a limit the reference server does not put them in order.

@@ -11,13 +11,13 @@ import nats
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.config.options import AccountOptions, ServerOptions, UserOptions
-from penstock.monitor.metrics import ACCOUNT_METRICS, SERVER_METRICS
+from penstock.config.options.server import AccountOptions, ServerOptions, UserOptions
+from penstock.monitor.metrics import ACCOUNT_METRICS, SERVER_METRICS, Metric
 from penstock.server.server import Server
 
 
 def fetched(server: Server, path: str) -> tuple[str, str]:
-    """Give a page's content type and text."""
+    """Return a page's content type and text."""
     address = f"http://127.0.0.1:{server.options.http_port}{path}"
     with urllib.request.urlopen(address) as answer:
         return answer.headers["Content-Type"], answer.read().decode()
@@ -53,7 +53,8 @@ def test_text_is_in_the_format_that_it_says(seen: tuple[str, str, Any, Any]) -> 
     families = {family.name: family for family in text_string_to_metric_families(text)}
 
     assert content_type == "text/plain; version=0.0.4; charset=utf-8"
-    for metric in (*SERVER_METRICS, *ACCOUNT_METRICS):
+    metrics: list[Metric[Any]] = [*SERVER_METRICS, *ACCOUNT_METRICS]
+    for metric in metrics:
         family = families[metric.name.removesuffix("_total")]
         assert (family.type, family.documentation) == (metric.kind, metric.help)
         assert family.samples

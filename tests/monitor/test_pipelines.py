@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.client.client import Client
-from penstock.documents.pipeline_reports import FlowReport, FlowState, names_in, subject_of
 from penstock.limits import (
     PIPELINE_FLOWS_PER_ACCOUNT_MAX,
     PIPELINE_FLOWS_PER_SERVER_MAX,
@@ -21,6 +20,7 @@ from penstock.limits import (
     PIPELINE_SILENCE_S_MAX,
 )
 from penstock.monitor.pipelines import PipelineReports
+from penstock.protocol.pipeline_reports import FlowReport, FlowState, names_in, subject_of
 from penstock.testing.servers import PENSTOCK, server_process
 
 RUNNING = FlowReport(FlowState.RUNNING, 7, 1000, 250.5, 12, 3)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.monitor.rendering import age, number, timestamp, to_json, without_empty
+from penstock.monitor.query import age, number, timestamp, to_json, without_empty
 
 SECOND_NS = 10**9
 

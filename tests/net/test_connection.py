@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from penstock.config.options import ServerOptions
-from penstock.net.closing import ClosedReason
-from penstock.net.connection import REMOVALS_PER_TURN, Connection
+from penstock.config.options.server import ServerOptions
+from penstock.limits import SUBSCRIPTIONS_REMOVED_PER_TURN
+from penstock.net.connection import Connection
+from penstock.net.host import ClosedReason
 from penstock.server.server import Server
 from penstock.testing.clock import FakeClock
 
@@ -32,12 +33,12 @@ class Client:
         return await self.reader.readuntil(b"PONG\r\n")
 
     async def line(self) -> bytes:
-        """Give the next line."""
+        """Return the next line."""
         async with asyncio.timeout(20):
             return await self.reader.readline()
 
     async def rest(self) -> bytes:
-        """Give everything until the server closes."""
+        """Return everything until the server closes."""
         async with asyncio.timeout(20):
             return await self.reader.read()
 
@@ -60,7 +61,7 @@ async def meeting(clock: FakeClock | None = None, **options: object) -> AsyncIte
         try:
             client = Client(reader, writer)
             await client.line()
-            (connection,) = server.clients()
+            (connection,) = server.clients.all()
             yield Meeting(server, client, connection)
         finally:
             writer.close()
@@ -78,7 +79,7 @@ def test_nothing_is_left_of_a_connection_that_closed() -> None:
             assert b"Unknown Protocol Operation" in await met.client.rest()
 
             assert sublist.count == before
-            assert met.server.clients() == []
+            assert met.server.clients.all() == []
             assert met.connection.close_reason is ClosedReason.PROTOCOL_VIOLATION
             assert not met.connection.subscriptions
 
@@ -90,14 +91,14 @@ def test_very_many_subscriptions_of_a_closed_connection_leave_in_turns() -> None
         async with meeting() as met:
             sublist = met.connection.sublist
             before = sublist.count
-            many = REMOVALS_PER_TURN * 2 + 1
+            many = SUBSCRIPTIONS_REMOVED_PER_TURN * 2 + 1
             lines = (b"SUB a.%d %d\r\n" % (number, number) for number in range(many))
             await met.client.say(QUIET + b"".join(lines))
             assert sublist.count == before + many
 
             met.connection.close(ClosedReason.KICKED)
 
-            for left in (REMOVALS_PER_TURN + 1, 1, 0):
+            for left in (SUBSCRIPTIONS_REMOVED_PER_TURN + 1, 1, 0):
                 assert sublist.count == before + left
                 assert met.server.hub.publish(sublist, b"a.%d" % (many - 1), None, b"", b"") == 0
                 await asyncio.sleep(0)
@@ -148,7 +149,7 @@ def test_closing_twice_tells_the_server_once() -> None:
             met.connection.close(ClosedReason.CLIENT_CLOSED)
 
             assert met.connection.close_reason is ClosedReason.KICKED
-            assert len(met.server.closed) == 1
+            assert len(met.server.clients.closed) == 1
 
     asyncio.run(story())
 
@@ -226,13 +227,13 @@ def test_the_end_of_the_client_is_noticed() -> None:
     async def story() -> None:
         async with meeting() as met:
             gone = asyncio.Event()
-            left = met.server.left
+            left = met.server.clients.left
 
             def note(connection: Connection, reason: ClosedReason) -> None:
                 left(connection, reason)
                 gone.set()
 
-            met.server.left = note  # type: ignore[method-assign]
+            met.server.clients.left = note  # type: ignore[method-assign]
             met.client.writer.close()
             await asyncio.wait_for(gone.wait(), 20)
 
@@ -254,7 +255,7 @@ def test_a_reset_connection_is_no_error_of_the_server() -> None:
             await other.line()
 
             assert await other.say(b"") == b"PONG\r\n"
-            assert met.connection not in met.server.clients()
+            assert met.connection not in met.server.clients.all()
             writer.close()
 
     asyncio.run(story())

@@ -1,4 +1,4 @@
-"""Listening sockets: whoever comes is accepted, if not at once then as soon as there is room."""
+"""Listening sockets: a client is accepted, if not at once then as soon as there is room."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import resource
 import socket
 from collections.abc import Iterator
 
-from penstock.net.listener import Listener
-from penstock.net.listening import ListeningSockets
+from penstock.net.listener import Listener, ListeningSockets
 
 
 @contextlib.contextmanager
@@ -66,7 +65,7 @@ class Door:
 
 @contextlib.contextmanager
 def door() -> Iterator[Door]:
-    """Give a listener that is not started yet."""
+    """Return a listener that is not started yet."""
     made = Door()
     try:
         yield made

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.net.listening import PORT_MAX, ListeningSockets
+from penstock.net.listener import PORT_MAX, ListeningSockets
 
 HOST = "127.0.0.1"
 
@@ -27,7 +27,7 @@ def port() -> int:
         return int(listening.getsockname()[1])
 
 
-def test_whoever_connects_before_a_port_is_taken_is_accepted_when_it_is(
+def test_a_client_that_connects_before_a_port_is_taken_is_accepted_when_it_is(
     sockets: ListeningSockets, port: int
 ) -> None:
     sockets.bind_ahead(HOST, port)

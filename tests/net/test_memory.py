@@ -55,7 +55,7 @@ libc.fflush(None)
 
 
 def heaps_of(how: str) -> int:
-    """Give how many heaps a process of several threads has."""
+    """Return how many heaps a process of several threads has."""
     command = [sys.executable, "-c", ALLOCATING, how]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if ended.stderr == "unknown\n":

@@ -18,17 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config.load import settled
-from penstock.config.options import ServerOptions, TlsOptions, WebsocketOptions
+from penstock.config.options.server import ServerOptions, TlsOptions, WebsocketOptions
 from penstock.limits import (
     WEBSOCKET_BROWSER_FRAME_BYTES_MAX,
     WEBSOCKET_PACKED_PAYLOADS_MAX,
     WEBSOCKET_REQUEST_BYTES_MAX,
 )
-from penstock.net.closing import ClosedReason
-from penstock.net.filters import FilterFailed
-from penstock.net.http_upgrade import WebSocketRules
+from penstock.net.host import ClosedReason
+from penstock.net.tls import FilterFailed
 from penstock.net.websocket import WebSocketFilter
-from penstock.protocol.websocket import (
+from penstock.net.websocket_upgrade import WebSocketRules
+from penstock.protocol.websocket_frames import (
     BINARY,
     CLOSE,
     CONTINUATION,
@@ -37,7 +37,7 @@ from penstock.protocol.websocket import (
     FrameReader,
     frame_header,
 )
-from penstock.server.reloading import take_options
+from penstock.server.reload import take_options
 from penstock.server.server import Server
 from tests.interop.raw_websocket import deflated, masked
 from tests.security.made_certificates import Authority, rdns
@@ -170,7 +170,7 @@ def test_who_has_not_upgraded_is_sent_away_when_the_server_stops() -> None:
             closing.write(b"nonsense\r\n\r\n")
             assert (await other.read()).startswith(b"HTTP/1.1 400 ")
             closing.close()
-            assert server.total_connections == 0
+            assert server.clients.total_connections == 0
         assert await reader.read() == b""
         writer.close()
 

@@ -16,6 +16,7 @@ from penstock.protocol.nkeys import (
     find_public_key,
     find_signature,
     find_user_seed,
+    is_public_key,
     is_signed,
     is_user_key,
     sign,
@@ -132,3 +133,32 @@ def test_a_seed_of_another_kind_is_not_a_users() -> None:
     account = reference.encode_seed(bytes(32), reference.PREFIX_BYTE_ACCOUNT).decode()
 
     assert find_user_seed(account) is None
+
+
+KINDS = {
+    reference.PREFIX_BYTE_USER: Prefix.USER,
+    reference.PREFIX_BYTE_ACCOUNT: Prefix.ACCOUNT,
+    reference.PREFIX_BYTE_OPERATOR: Prefix.OPERATOR,
+    reference.PREFIX_BYTE_SERVER: Prefix.SERVER,
+}
+
+
+@given(seeds, st.sampled_from(sorted(KINDS)))
+def test_a_public_key_of_the_reference_is_of_its_kind_alone(seed: bytes, prefix: int) -> None:
+    public = reference.from_seed(reference.encode_seed(seed, prefix)).public_key.decode()
+
+    assert [kind for kind in Prefix if is_public_key(public, kind)] == [KINDS[prefix]]
+    assert is_public_key(public, *Prefix)
+
+
+@given(seeds, st.integers(0, PUBLIC_KEY_CHARACTERS - 1))
+def test_a_public_key_with_one_letter_changed_is_none(seed: bytes, position: int) -> None:
+    public = user_of(seed).public_key.decode()
+    other = "A" if public[position] != "A" else "B"
+
+    assert not is_public_key(public[:position] + other + public[position + 1 :], *Prefix)
+
+
+@pytest.mark.parametrize("text", ["", "U", "é" * 56, "u" * 56, "1" * 56, "A" * 57])
+def test_other_text_is_no_public_key(text: str) -> None:
+    assert not is_public_key(text, *Prefix)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import FormatError
-from penstock.protocol.proxy_header import HEADER_BYTES_MAX, ProxyHeader, read_proxy_header
+from penstock.protocol.handshake import PROXY_HEADER_BYTES_MAX, ProxyHeader, read_proxy_header
 
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 V4 = bytes([10, 0, 0, 1, 10, 0, 0, 2]) + (5555).to_bytes(2, "big") + b"\x10\x7e"
@@ -79,4 +79,4 @@ def test_no_bytes_are_met_with_anything_else(start: bytes, rest: bytes) -> None:
     except FormatError:
         return
 
-    assert found is None or found.size <= min(len(start + rest), HEADER_BYTES_MAX)
+    assert found is None or found.size <= min(len(start + rest), PROXY_HEADER_BYTES_MAX)

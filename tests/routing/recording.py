@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.net.link import Link
 from penstock.routing.hub import Hub
-from penstock.routing.link import Link
 from penstock.routing.sublist import Sublist, Subscription
 
 Noted = tuple[object, ...]

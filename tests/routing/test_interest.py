@@ -1,4 +1,4 @@
-"""Whoever waits for a subject to be listened to is told, and nobody else."""
+"""A watch of a subject is called when subscriptions to it change, and no other watch is."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from penstock.routing.outbox import Outbox
 
 @pytest.fixture
 def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Give both ends of a connection; the first sends without waiting."""
+    """Return both ends of a connection; the first sends without waiting."""
     here, there = socket.socketpair()
     here.setblocking(False)
     there.settimeout(20)

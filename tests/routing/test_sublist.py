@@ -29,7 +29,7 @@ def subscription(subject: bytes, queue: bytes | None = None) -> Subscription:
 
 
 def expected(subject: bytes, held: list[Subscription]) -> tuple[set[int], dict[bytes, set[int]]]:
-    """Give the plain ones and the members of each group, by looking at every subscription."""
+    """Return the plain ones and the members of each group, by looking at every subscription."""
     plain: set[int] = set()
     groups: dict[bytes, set[int]] = {}
     for each in held:

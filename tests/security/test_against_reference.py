@@ -18,8 +18,8 @@ import pytest
 from cryptography import x509
 
 from penstock.security.authenticator import Authenticator
-from penstock.security.certificates import find_peer_certificate
 from penstock.security.permissions import Permissions
+from penstock.security.tls import find_peer_certificate
 from penstock.testing.servers import reference_server
 from tests.models.subjects import matches
 from tests.security.made_certificates import Authority, Made, rdns
@@ -184,7 +184,7 @@ def permissions_of(lists: dict[str, Any]) -> Permissions:
 
 
 def expected_answers(permissions: Permissions) -> tuple[list[str], dict[str, str]]:
-    """Give the errors of all publishes and subscriptions, and the subscriptions that are left."""
+    """Return the errors of all publishes and subscriptions, and the subscriptions that are left."""
     errors = [
         f"-ERR 'Permissions Violation for Publish to \"{subject}\"'"
         for subject in PUBLISHED
@@ -201,7 +201,7 @@ def expected_answers(permissions: Permissions) -> tuple[list[str], dict[str, str
 
 
 def expected_deliveries(permissions: Permissions, subscriptions: dict[str, str]) -> set[str]:
-    """Give what reaches subscriptions of which no two are in one group."""
+    """Return what reaches subscriptions of which no two are in one group."""
     made = set()
     for sid, entry in subscriptions.items():
         pattern, _, queue = entry.partition(" ")

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from penstock.errors import UsageError
 from penstock.security.authenticator import Authenticator, Identity, IdentityKind
-from penstock.security.certificates import PeerCertificate, find_peer_certificate
-from penstock.security.passwords import Secret
 from penstock.security.permissions import Permissions
+from penstock.security.tls import PeerCertificate, find_peer_certificate
+from penstock.security.users import Secret
 from tests.security.made_certificates import Authority, rdns
 
 

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives import serialization
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.security.certificates import find_peer_certificate
 from penstock.security.distinguished_names import find_name, subject_text
+from penstock.security.tls import find_peer_certificate
 from tests.security.made_certificates import Authority, rdns
 
 values = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)

@@ -42,7 +42,7 @@ class Wire:
             return
 
     def answers(self) -> list[str]:
-        """Give the lines that came in answer to all that was sent; `closed` ends a closed one."""
+        """Return the lines that came in answer to all that was sent; `closed` ends a closed one."""
         self.send("PING")
         lines: list[str] = []
         while True:

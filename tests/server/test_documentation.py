@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.declaring import options_of
 from penstock.config.flags import FLAGS
-from penstock.config.options import ServerOptions
+from penstock.config.options.declare import options_of
+from penstock.config.options.server import ServerOptions
 from penstock.testing.servers import BOTH, ask
 from tests.security.made_certificates import Authority, rdns
 
@@ -24,7 +24,7 @@ WORDS = set(re.findall(r"`([^`\n]+)`", PAGE))
 
 
 def named() -> set[str]:
-    """Give what the page names in code, its flags and keys without their values."""
+    """Return what the page names in code, its flags and keys without their values."""
     return {word.split(" ")[0] for word in WORDS}
 
 

@@ -98,7 +98,7 @@ def test_whoever_waits_for_messages_hears_at_once_that_the_stream_is_removed(
             files.close_gate()
             removed = asking(remover, "STREAM.DELETE.S")
             await files.reached()
-            unsent = [len(each.out) for each in server._server.clients()]
+            unsent = [len(each.out) for each in server._server.clients.all()]
             told = await box.next_msg(WAIT_S)
 
             # A ping would send it some seconds later, too.

@@ -15,7 +15,7 @@ import nats
 import pytest
 from cryptography import x509
 
-from penstock.config.options import AuthorizationOptions, ServerOptions, TlsOptions
+from penstock.config.options.server import AuthorizationOptions, ServerOptions, TlsOptions
 from penstock.limits import CLOSED_SUBSCRIPTIONS_KEPT_MAX, KIB, MIB
 from penstock.server.server import Server
 from tests.security.made_certificates import Authority, rdns
@@ -23,7 +23,7 @@ from tests.support.settling import settle
 
 
 async def fetched(address: str, context: ssl.SSLContext | None = None) -> Any:
-    """Give a page, read from JSON."""
+    """Return a page, read from JSON."""
 
     def fetch() -> Any:
         with urllib.request.urlopen(address, context=context) as answer:
@@ -152,7 +152,7 @@ def test_a_producer_that_was_slowed_down_is_counted() -> None:
             # From now on it does not read.
             writer.transport.pause_reading()  # type: ignore[attr-defined]  # of a stream it can
             publisher = await nats.connect(server.url)
-            while not server.stalls:
+            while not server.clients.stalls:
                 await publisher.publish("news", bytes(64 * KIB))
                 await publisher.flush()
             varz = await page(server, "/varz")

@@ -257,7 +257,7 @@ def deletion(key: Key, accounts: Any) -> str:
 
 
 def story_of_a_folder(kind: str, folder: Path, operator: Operator) -> list[Any]:
-    """Tell what happens when accounts are brought, used, listed and deleted."""
+    """Return what happens when accounts are brought, used, listed and deleted."""
     one, two = operator.account("One"), operator.account("Two")
     wrong = operator.account(
         "W", limits={"exports": 0}, exports=[{"subject": "x", "type": "stream"}]

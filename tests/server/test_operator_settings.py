@@ -108,7 +108,7 @@ def test_a_strict_operator_does_not_do_without_the_claims_of_the_system_account(
 
 
 def told(server: ServerProcess, user: User | None, **fields: Any) -> list[str]:
-    """Give what a user is told that comes in, or tries to."""
+    """Return what a user receives that connects, or tries to."""
     with Dialogue(server.port) as dialogue:
         own = {} if user is None else user.fields(dialogue.info["nonce"])
         return dialogue.login(**own | fields)
@@ -305,7 +305,7 @@ def page(server: ServerProcess, path: str) -> Any:
 
 
 def seen(kind: str, account: Account, users: list[User], store: Path) -> list[Any]:
-    """Give what the pages show of operators, an account, and of those who came with tokens."""
+    """Return what the pages show of operators, an account, and of clients with JWTs."""
     settings = OPERATOR.settings(account)
     shown: list[Any] = []
     with server_process(kind, settings=settings, monitor_port=-1, store_dir=store) as server:

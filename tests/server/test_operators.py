@@ -69,7 +69,7 @@ BUYER, STRANGER = OPERATOR.account("Buyer"), OPERATOR.account("Stranger")
 
 
 def taken(subject: str, kind: str, **more: Any) -> dict[str, Any]:
-    """Give an import from the seller."""
+    """Return an import from the seller."""
     return {"subject": subject, "account": SELLER.key.public, "type": kind} | more
 
 
@@ -275,7 +275,7 @@ def test_a_signature_of_another_nonce_lets_nobody_in(servers: list[ServerProcess
 
 
 def shared(server: ServerProcess) -> list[str]:
-    """Give what each side is told when a seller, a buyer and a stranger talk."""
+    """Return what each side receives when a seller, a buyer and a stranger talk."""
     wanted = {"no_responders": True, "headers": True}
     people = [login(server, each.user(), **wanted)[0] for each in (SELLER, BUYER, STRANGER)]
     seller, buyer, stranger = people
@@ -311,7 +311,7 @@ def test_what_accounts_share_is_what_exports_tokens_and_positions_allow(
 
 
 async def streams_of(server: ServerProcess, account: Account, folder: Path) -> list[Any]:
-    """Give what an account is told when it stores something, by nats-py with a credentials file."""
+    """Return the answers to an account that stores something, by nats-py with a creds file."""
     file = account.user().write(folder / f"{account.name}.creds")
     client = await nats.connect(server.url, user_credentials=str(file))
     told: list[Any] = []

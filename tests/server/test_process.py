@@ -28,7 +28,7 @@ def wait_for_file(path: Path) -> str:
 
 
 def shape(message: str) -> str:
-    """Give a line of the log without what is each server's own."""
+    """Return a line of the log without what is each server's own."""
     message = re.sub(r"(Name: +|ID: +)N[A-Z0-9]{55}", r"\1N", message)
     message = re.sub(r"Git: +\[\w+\]", "Git:", message)
     return re.sub(r":\d{4,5}$", ":PORT", message)

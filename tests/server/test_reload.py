@@ -237,6 +237,18 @@ def test_a_file_that_is_wrong_is_told_with_its_place_and_nothing_changes(
 
 
 @both
+def test_a_pid_file_that_cannot_be_written_is_logged_and_the_reload_is_done(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "no" / "such.pid"
+    with Configured(name, tmp_path, "") as configured:
+        assert configured.reload(f'pid_file: "{path}"').startswith(DONE)
+
+        reason = f"open {path}: no such file or directory"
+        configured.server.wait_for(f"[ERR] Failed to write pidfile: {reason}")
+
+
+@both
 def test_ports_that_were_to_be_any_stay_as_they_are(name: str, tmp_path: Path) -> None:
     monitoring = 'http: "127.0.0.1:-1"\n'
     with Configured(name, tmp_path, monitoring) as configured, configured.connect() as client:

@@ -10,7 +10,7 @@ import nats
 import pytest
 import uvloop
 
-from penstock.config.options import AuthorizationOptions, ServerOptions
+from penstock.config.options.server import AuthorizationOptions, ServerOptions
 from penstock.errors import CannotListen
 from penstock.server.server import Server
 from tests.support.settling import settle
@@ -55,7 +55,7 @@ def test_a_server_that_stopped_lets_go_of_its_port_and_its_clients() -> None:
             await reader.readline()
         assert await reader.read() == b""
         writer.close()
-        assert first.connections == {}
+        assert first.clients.connections == {}
         async with Server(ServerOptions(host="127.0.0.1", port=first.port)) as second:
             assert second.port == first.port
 

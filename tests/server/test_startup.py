@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.net.listening import ListeningSockets
+from penstock.net.listener import ListeningSockets
 from penstock.testing.servers import WAIT_S, ServerProcess
 
 LISTED = "import json; print(json.dumps(sorted(sys.modules)))"
@@ -40,8 +40,8 @@ run(["--version"], {{}})
 # A class whose methods dataclasses wrote takes fifty times as long to make as a Struct.
 WRITTEN = """
 import json, sys
-import penstock.server.command_line, penstock.server.process, penstock.server.jetstream
-from penstock.config.declaring import Block
+import penstock.server.command_line, penstock.server.process, penstock.server.jetstream.service
+from penstock.config.options.declare import Block
 
 made = {
     one
@@ -54,11 +54,11 @@ print(json.dumps([f"{one.__module__}.{one.__name__}" for one in written]))
 """
 HEAVY = {"aiohttp", "bcrypt", "cryptography", "prometheus_client", "rich", "typer", "uvloop"}
 STREAMS = {f"penstock.{each}" for each in ("api", "consumer", "format", "store", "stream")}
-RARE = {"ctypes", "tarfile", "zoneinfo", "penstock.store.go_import"}
+RARE = {"ctypes", "tarfile", "zoneinfo", "penstock.store.imports.from_go"}
 
 
 def run(program: str, *arguments: str) -> set[str]:
-    """Give the names that a program printed last."""
+    """Return the names that a program printed last."""
     ended = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         check=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.options import ServerOptions
+from penstock.config.options.server import ServerOptions
 from penstock.errors import CannotLog
 from penstock.server.log import Log
 from penstock.testing.clock import FakeClock

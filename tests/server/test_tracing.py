@@ -30,7 +30,7 @@ def start(name: str, folder: Path, text: str) -> tuple[ServerProcess, Path]:
 
 
 def told(server: ServerProcess, *levels: str) -> list[str]:
-    """Give the lines of some levels, without addresses and numbers of connections."""
+    """Return the lines of some levels, without addresses and numbers of connections."""
     lines = [line for line in server.messages if line[1:4] in levels]
     return [re.sub(r"127\.0\.0\.1:\d+ - cid:\d+", "CLIENT", line) for line in lines]
 

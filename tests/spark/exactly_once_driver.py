@@ -95,7 +95,7 @@ def follow(spark: SparkSession, url: str, folder: str) -> None:
 
 
 def copy_once(spark: SparkSession, url: str) -> None:
-    """Copy everything in one go, with a task that stands still."""
+    """Copy everything in one batch, with a task that hangs."""
     source = (
         spark.read.format("penstock").options(servers=url, stream="IN", minPartitions="3").load()
     )

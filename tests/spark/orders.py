@@ -17,7 +17,7 @@ def is_good(number: int) -> bool:
 
 
 def order(number: int) -> bytes:
-    """Give a message; each tenth does not fit the schema."""
+    """Return a message; each tenth does not fit the schema."""
     if not is_good(number):
         return BAD[number // 10 % len(BAD)]
     fields = {"id": number, "region": REGIONS[number % 3], "price": number / 4}
@@ -45,7 +45,7 @@ def make_streams(streams: JetStream) -> None:
 
 
 def copies_of(numbers: Iterable[int]) -> list[tuple[str, bytes]]:
-    """Give what is published of good orders: the subject, and id and region as JSON."""
+    """Return the messages published for good orders: the subject, and id and region as JSON."""
     return [
         (f"out.{region}", b'{"id":%d,"region":"%b"}' % (number, region.encode()))
         for number in numbers
@@ -55,7 +55,7 @@ def copies_of(numbers: Iterable[int]) -> list[tuple[str, bytes]]:
 
 
 def totals_of(numbers: Iterable[int]) -> dict[str, dict[str, object]]:
-    """Give the totals of good orders, as the bucket holds them."""
+    """Return the totals of good orders, as the bucket holds them."""
     totals: dict[str, dict[str, object]] = {}
     for place, region in enumerate(REGIONS):
         own = [number for number in numbers if is_good(number) and number % 3 == place]
@@ -64,12 +64,12 @@ def totals_of(numbers: Iterable[int]) -> dict[str, dict[str, object]]:
 
 
 def found(streams: JetStream, stream: str, pattern: str) -> list[tuple[str, bytes]]:
-    """Give subjects and payloads of a stream."""
+    """Return subjects and payloads of a stream."""
     return [(each.subject.decode(), each.payload) for each in streams.each(stream, pattern)]
 
 
 def found_totals(streams: JetStream) -> dict[str, dict[str, object]]:
-    """Give what the bucket holds."""
+    """Return the keys and values of a bucket."""
     return {
         subject.removeprefix("$KV.TOTALS."): json.loads(payload)
         for subject, payload in found(streams, "KV_TOTALS", ">")

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import UsageError
 from penstock.spark import schema
-from penstock.spark.archives.scan import ArchivePart, scan_archive
+from penstock.spark.archives.scan import ArchiveFiles
 from penstock.spark.archives.settings import plan, read_settings
 from penstock.spark.schema import MESSAGE_COLUMNS, Column
 from tests.support.archives import (
@@ -28,7 +28,7 @@ Told = tuple[int, str, int, bytes, tuple[str, ...]]
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with a store, ORDERS, and its archive."""
+    """Return a folder with a store, ORDERS, and its archive."""
     folder = tmp_path_factory.mktemp("archived")
     make_store(folder / "ORDERS")
     archive_here(directory(folder / "ORDERS"), folder / "archive")
@@ -36,7 +36,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows_of(path: Path) -> list[Told]:
-    """Give what the store itself says is in it."""
+    """Return the messages of a store, by the store itself."""
     return [
         (
             seq,
@@ -66,8 +66,8 @@ def read(path: Path, *columns: Column, **options: str) -> list[dict[str, object]
     return [
         row
         for part in parts
-        if isinstance(part, ArchivePart)
-        for batch in scan_archive(part, columns or [schema.SEQUENCE])
+        if isinstance(part.source, ArchiveFiles)
+        for batch in part.read(columns or [schema.SEQUENCE])
         for row in batch.to_pylist()
     ]
 
@@ -171,6 +171,7 @@ def test_work_is_divided_by_what_files_hold(place: Path) -> None:
 # With Spark
 
 
+@pytest.mark.promise
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_table_holds_what_the_store_holds(spark: SparkSession, place: Path) -> None:

@@ -31,7 +31,7 @@ def fill_half(file: HashingFile) -> None:
 
 @pytest.fixture(params=["local", "object store"])
 def folder(tmp_path: Path, request: pytest.FixtureRequest) -> ArchiveFolder:
-    """Give a folder of the local disk, and one where files are written in place."""
+    """Return a folder of the local disk, and one where files are written in place."""
     found = ArchiveFolder(str(tmp_path / "archive"))
     if request.param == "object store":
         found.files = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> ArchiveFolder:
 
 
 def test_a_file_is_read_as_it_was_written_with_the_same_hash(folder: ArchiveFolder) -> None:
-    # So long that the kernel is told to begin with it, more than once.
+    # So long that the kernel is asked to write it more than once.
     data = bytes(range(256)) * (BEGUN_BYTES // 200)
 
     written = folder.write("data/one", lambda file: [file.write(data), file.write(data)])

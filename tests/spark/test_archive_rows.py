@@ -1,4 +1,4 @@
-"""Files of an archive: what was written is read again to the bit, and damage is never passed on."""
+"""Files of an archive: messages are read exactly as written, and damage is never passed on."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from penstock.errors import CorruptStore
 from penstock.spark import schema
-from penstock.spark.archives import rows as archive_rows
+from penstock.spark.archives import parquet as archive_rows
 from penstock.spark.archives.folder import ArchiveFolder
 from penstock.spark.archives.manifest import FileEntry
-from penstock.spark.archives.rows import (
+from penstock.spark.archives.parquet import (
     GROUP_BYTES,
     GROUP_ROWS,
     SOURCE_COLUMNS,
@@ -131,7 +131,7 @@ def test_groups_hold_the_same_rows_in_their_order(sizes: list[int], rows: int) -
 
 
 def test_a_group_of_large_messages_is_ended_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_rows, "GROUP_BYTES_MAX", 1000)
+    monkeypatch.setattr(archive_rows, "ARCHIVE_GROUP_BYTES_MAX", 1000)
 
     found = list(groups(batches_of(ROWS, 10), GROUP_ROWS))
 

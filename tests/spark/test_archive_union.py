@@ -11,27 +11,26 @@ import pytest
 from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
 from penstock.spark import schema
-from penstock.spark.archives import union as archive_union
-from penstock.spark.archives.scan import ArchivePart, scan_archive
+from penstock.spark.archives import scan as archive_union
 from penstock.spark.archives.settings import plan, read_settings
-from penstock.spark.archives.union import LivePart, read_live
-from penstock.spark.positions import DataLoss
+from penstock.spark.part import MessageSelection, StreamPart
+from penstock.spark.position import DataLoss
 from penstock.spark.schema import Column
 from penstock.spark.streams import settings as stream_settings
 from penstock.spark.streams.facts import StreamFacts
-from penstock.spark.streams.read import StreamRange, read_range
+from penstock.spark.streams.read import ServerStream, read_stream
 from tests.support.archives import archive_here, connect, publish, server_input
 
 COLUMNS = [schema.DATA, schema.SEQUENCE]
 SMALL = {"arrowBatchRows": "10", "fetchBatch": "10"}
 """So that a purge comes between two batches, not behind all of them."""
 
-Parts = list[ArchivePart | LivePart]
+Parts = list[StreamPart]
 
 
 @pytest.fixture
 def streams(url: str) -> Iterator[JetStream]:
-    """Give a server with the stream ORDERS: 100 messages, numbered from 1."""
+    """Yield a server with the stream ORDERS: 100 messages, numbered from 1."""
     found = connect(url)
     found.call("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
     publish(found, "orders", 100)
@@ -47,10 +46,7 @@ def planned(url: str, target: Path, **options: str) -> Parts:
 
 def batches(parts: Parts, columns: list[Column] = COLUMNS) -> Iterator[pa.RecordBatch]:
     for part in parts:
-        if isinstance(part, ArchivePart):
-            yield from scan_archive(part, columns)
-        else:
-            yield from read_live(part, columns)
+        yield from part.read(columns)
 
 
 def sequences(
@@ -131,11 +127,13 @@ def test_a_stream_that_is_tiered_away_between_two_looks_is_still_read_whole(
     tiered(url, streams, tmp_path, 31)
     parts = planned(url, tmp_path)
 
-    def late(wanted: StreamRange, columns: list[Column]) -> Iterator[pa.RecordBatch]:
+    def late(
+        server: ServerStream, selection: MessageSelection, columns: list[Column]
+    ) -> Iterator[pa.RecordBatch]:
         tiered(url, streams, tmp_path, 101)
-        return read_range(wanted, columns)
+        return read_stream(server, selection, columns)
 
-    monkeypatch.setattr(archive_union, "read_range", late)
+    monkeypatch.setattr(archive_union, "read_stream", late)
 
     assert sequences(parts) == list(range(1, 101))
 

@@ -11,12 +11,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import FormatError
 from penstock.format.reader import StreamReader
-from penstock.spark.blocks.positions import end_of_rows
-from penstock.spark.positions import (
+from penstock.spark.blocks.settings import end_of_rows
+from penstock.spark.options import Rules
+from penstock.spark.position import (
     DataLoss,
-    Here,
     Position,
-    Rules,
+    StreamState,
     check_stream,
     decode,
     encode,
@@ -54,6 +54,7 @@ def written(spark: SparkSession, folder: Path) -> list[int]:
     return sorted(int(row[0]) for row in rows)
 
 
+@pytest.mark.promise
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_query_reads_each_message_once_over_restarts(spark: SparkSession, tmp_path: Path) -> None:
@@ -135,14 +136,14 @@ def test_what_is_no_position_is_refused(given: dict[str, object]) -> None:
 def test_a_query_goes_on_where_it_was_or_at_the_first_that_is_left() -> None:
     strict, lenient = Rules(), Rules(fail_on_data_loss=False)
 
-    assert check_stream("S", Position("x", 5), Here("x", 3, 20), strict) == 5
-    assert check_stream("S", Position("", 5), Here("x", 9, 20), lenient) == 9
+    assert check_stream("S", Position("x", 5), StreamState("x", 3, 20), strict) == 5
+    assert check_stream("S", Position("", 5), StreamState("x", 9, 20), lenient) == 9
     with pytest.raises(DataLoss, match="overtook"):
-        check_stream("S", Position("x", 5), Here("x", 9, 20), strict)
+        check_stream("S", Position("x", 5), StreamState("x", 9, 20), strict)
 
 
-@pytest.mark.parametrize("now", [Here("y", 1, 20), Here("x", 1, 4)])
-def test_another_stream_of_the_name_is_begun_anew_only_if_that_is_allowed(now: Here) -> None:
+@pytest.mark.parametrize("now", [StreamState("y", 1, 20), StreamState("x", 1, 4)])
+def test_another_stream_of_the_name_is_begun_anew_only_if_that_is_allowed(now: StreamState) -> None:
     at = Position("x", 5)
 
     with pytest.raises(DataLoss, match="made anew"):

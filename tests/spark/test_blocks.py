@@ -39,7 +39,7 @@ Told = tuple[int, str, int, bytes, tuple[str, ...]]
 
 
 def stored(path: Path, key: StoreKey | None = None) -> list[Told]:
-    """Give what the store itself says is in it."""
+    """Return the messages of a store, by the store itself."""
     with FileStore.open(str(path), StoreConfig(name="ORDERS"), key=key) as store:
         found: list[Told] = []
         state = store.state()
@@ -71,6 +71,7 @@ def load(spark: SparkSession, path: Path, **options: str) -> DataFrame:
     return spark.read.format("penstock-blocks").options(**options).load(str(path))
 
 
+@pytest.mark.promise
 def test_a_table_holds_what_the_store_holds(spark: SparkSession, tmp_path: Path) -> None:
     make_store(tmp_path)
 
@@ -81,6 +82,7 @@ def test_a_table_holds_what_the_store_holds(spark: SparkSession, tmp_path: Path)
     assert {row.stream for row in frame.select("stream").distinct().collect()} == {"ORDERS"}
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("cipher", [Cipher.CHACHA20_POLY1305, Cipher.NONE])
 def test_compressed_and_encrypted_blocks_are_read_with_their_key(
     spark: SparkSession, tmp_path: Path, cipher: Cipher
@@ -140,6 +142,7 @@ def test_a_schema_chooses_columns(spark: SparkSession, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -182,6 +185,7 @@ def test_an_empty_stream_is_an_empty_table(spark: SparkSession, tmp_path: Path) 
     assert told(load(spark, tmp_path)) == []
 
 
+@pytest.mark.promise
 def test_damage_fails_the_query_or_costs_itself_alone(spark: SparkSession, tmp_path: Path) -> None:
     make_store(tmp_path)
     whole = stored(tmp_path)

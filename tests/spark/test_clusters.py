@@ -27,7 +27,7 @@ from tests.spark.test_pipelines_command import ORDERS, run_with_kills
 from tests.support.archives import archive_here, server_input
 from tests.support.spark_work import PARTS, Asked, Told, hashed, work_on
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.exhaustive]
 
 COUNT = 200
 WAIT_S = 800
@@ -51,7 +51,7 @@ class Place(msgspec.Struct):
 
 @contextlib.contextmanager
 def connected(url: str) -> Iterator[JetStream]:
-    """Connect for a moment: a server gives up whoever does not answer it while Spark works."""
+    """Connect for a moment: a server drops a client that does not answer while Spark works."""
     with Client.connect(url, timeout_s=60) as client:
         yield JetStream(client)
 
@@ -72,7 +72,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def work(place: Place, folder: Path, python: str = sys.executable, **asked: object) -> Told:
-    """Have a process do the work, and compare what it did with what the server says."""
+    """Run the work in a process, and compare its result with the server."""
     with connected(place.url) as streams:
         streams.call("STREAM.PURGE.COPIES")
     asked = {"url": place.url, "blocks": str(place.blocks), "folder": str(folder), **asked}
@@ -105,7 +105,7 @@ def work(place: Place, folder: Path, python: str = sys.executable, **asked: obje
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Give every file of an archive: wherever it was made, manifests and data are the same."""
+    """Return every file of an archive: wherever it was made, manifests and data are the same."""
     files = [each for each in folder.rglob("*") if each.is_file()]
     assert len(files) > PARTS
     return {str(each.relative_to(folder)): each.read_bytes() for each in files}

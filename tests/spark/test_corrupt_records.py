@@ -1,4 +1,4 @@
-"""Damaged blocks under each policy: what a scan yields, what it tells and what it keeps."""
+"""Damaged blocks under each policy: what a scan yields, reports and keeps."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import CorruptStore, UsageError
+from penstock.format.block import HEADER_BYTES
 from penstock.format.envelope import Compression
 from penstock.spark.blocks.source import BlockReader, BlockSource
 from penstock.store.filestore import FileStore
@@ -29,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """Give a stream's directory of several blocks."""
+    """Return a stream's directory of several blocks."""
     path = tmp_path / "ORDERS"
     with FileStore.open(str(path), StoreConfig(name="ORDERS", block_bytes=8192)) as opened:
         for number in range(COUNT):
@@ -51,7 +52,7 @@ def rows_of(path: Path, **options: str) -> list[dict[str, Any]]:
 
 
 def damage(store: Path, sequence: int = VICTIM) -> dict[str, Any]:
-    """Flip bytes in the middle of a message; give what was told of it before."""
+    """Flip bytes in the middle of a message; return its facts before that."""
     rows = rows_of(store, onCorruptRecord="skip")
     (victim,) = (row for row in rows if row["sequence"] == sequence)
     with open(store / f"{victim['_block']:06d}.blk", "r+b") as file:
@@ -128,11 +129,27 @@ def test_damage_is_kept_once_however_often_it_is_met(store: Path, tmp_path: Path
     ]  # fmt: skip
 
 
-def test_a_block_without_a_header_is_kept_whole(store: Path, tmp_path: Path) -> None:
+def test_a_damaged_header_is_kept_and_costs_no_message(store: Path, tmp_path: Path) -> None:
+    whole = rows_of(store)
+    first = store / "000001.blk"
+    first.write_bytes(b"\0" * 64 + first.read_bytes()[64:])
+    first.with_suffix(".idx").unlink()
+    kept = tmp_path / "kept"
+
+    found = rows_of(store, onCorruptRecord="quarantine", quarantinePath=str(kept))
+
+    assert found == whole
+    (contents,) = (kept / "ORDERS").glob("*.bytes")
+    assert contents.read_bytes() == first.read_bytes()[:HEADER_BYTES]
+    with pytest.raises(CorruptStore, match="block 1"):
+        rows_of(store)
+
+
+def test_a_block_that_cannot_be_read_is_kept_whole(store: Path, tmp_path: Path) -> None:
     whole = rows_of(store)
     first = store / "000001.blk"
     lost = {row["sequence"] for row in whole if row["_block"] == 1}
-    first.write_bytes(b"\0" * 64 + first.read_bytes()[64:])
+    first.write_bytes(bytes(first.stat().st_size))
     first.with_suffix(".idx").unlink()
     kept = tmp_path / "kept"
 
@@ -204,6 +221,7 @@ def test_damage_in_a_directory_of_gos_server_is_treated_alike(tmp_path: Path) ->
     assert contents.read_bytes() == block.read_bytes()
 
 
+@pytest.mark.promise
 def test_spark_fails_skips_and_sets_aside(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     victim = damage(store)
     reading = spark.read.format("penstock-blocks")

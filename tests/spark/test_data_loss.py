@@ -11,13 +11,14 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
+from penstock.bench.loops import publish_many
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import AuthorizationError, UsageError
-from penstock.spark.positions import DataLoss
+from penstock.spark.part import StreamPart
+from penstock.spark.position import DataLoss
 from penstock.spark.schema import DATA, SEQUENCE, SUBJECT
-from penstock.spark.streams.read import StreamRange, read_range
-from penstock.spark.streams.settings import bounds_of, find_streams, ranges_of, read_settings
+from penstock.spark.streams.settings import bounds_of, find_streams, plan_stream, read_settings
 from penstock.testing.servers import server_process
 
 COLUMNS = [SEQUENCE, SUBJECT, DATA]
@@ -35,23 +36,23 @@ def publish(streams: JetStream, count: int) -> None:
     streams.publish(b"s.last", b"last")
 
 
-def planned(url: str, **options: str) -> list[StreamRange]:
+def planned(url: str, **options: str) -> list[StreamPart]:
     settings = read_settings({"servers": url, "stream": "S", **options})
     [facts] = find_streams(settings)
-    return ranges_of(settings, facts, *bounds_of(settings, facts))
+    return plan_stream(settings, facts, *bounds_of(settings, facts))
 
 
-def rows(ranges: list[StreamRange]) -> list[tuple[int, str, bytes]]:
+def rows(ranges: list[StreamPart]) -> list[tuple[int, str, bytes]]:
     return [
         (row["sequence"], row["subject"], row["data"])
         for each in ranges
-        for batch in read_range(each, COLUMNS)
+        for batch in each.read(COLUMNS)
         for row in batch.to_pylist()
     ]
 
 
 def stored(streams: JetStream) -> list[tuple[int, str, bytes]]:
-    """Give what the server itself says is in the stream."""
+    """Return what the server itself says is in the stream."""
     return [(each.seq, each.subject.decode(), each.payload) for each in streams.each("S")]
 
 
@@ -128,7 +129,7 @@ def test_a_stream_that_went_since_planning_fails_the_task_or_is_empty(
 def test_a_purge_while_a_range_is_read_fails_the_task(url: str, streams: JetStream) -> None:
     make(streams, 2000)
     [strict] = planned(url, arrowBatchRows="100", fetchBatch="100")
-    reading = read_range(strict, COLUMNS)
+    reading = strict.read(COLUMNS)
     next(reading)
 
     streams.call("STREAM.PURGE.S", {"seq": 1900})
@@ -140,7 +141,7 @@ def test_a_purge_while_a_range_is_read_fails_the_task(url: str, streams: JetStre
 def test_a_purge_of_what_was_read_already_is_no_loss(url: str, streams: JetStream) -> None:
     make(streams)
     [strict] = planned(url)
-    reading = read_range(strict, COLUMNS)
+    reading = strict.read(COLUMNS)
     first = next(reading)
 
     streams.call("STREAM.PURGE.S", {"seq": 50})
@@ -190,7 +191,7 @@ def test_a_range_goes_on_where_it_was_when_the_server_is_started_again(
         expected = stored(streams)
         given = {"arrowBatchRows": "500", "fetchBatch": "100", "retries": "50"}
         [wanted] = planned(server.url, **given)
-        reading = read_range(wanted, COLUMNS)
+        reading = wanted.read(COLUMNS)
         first = next(reading)
         server.stop()
     with server_process(kind, store_dir=tmp_path, port=port):
@@ -213,7 +214,7 @@ def test_a_server_that_stays_away_is_told_after_the_tries_that_were_asked_for(
         make(JetStream(client), 5000)
         given = {"arrowBatchRows": "500", "fetchBatch": "100", "retries": "1"}
         [wanted] = planned(server.url, **given)
-        reading = read_range(wanted, COLUMNS)
+        reading = wanted.read(COLUMNS)
         next(reading)
         server.stop()
 
@@ -301,7 +302,7 @@ def test_a_query_that_ends_with_what_is_there_ends_though_the_stream_grows(
     def grow() -> None:
         with Client.connect(url, timeout_s=60) as client:
             while not is_over.wait(0.02):
-                client.publish_many(b"s.more", b"more", 5)
+                publish_many(client.wire, b"s.more", b"more", 5)
                 client.flush()
 
     growing = threading.Thread(target=grow)

@@ -1,4 +1,4 @@
-"""Spark finds our formats by the names of modules, without being told of them."""
+"""Spark finds our formats by the names of modules, without registration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.spark.registration import FORMATS
+from penstock.spark.session import FORMATS
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
-from penstock.client.rows import Rows
+from penstock.client.row_publisher import Rows
 from penstock.errors import NoAnswer, RefusedByServer, UsageError
 from penstock.limits import SINK_BATCH_ROWS_MAX
-from penstock.spark.connecting import Connection, streams_of
+from penstock.spark.connection import Connection, streams_of
 from penstock.spark.options import Names
-from penstock.spark.sinks.exact_sink import ExactWriter
+from penstock.spark.sinks.exact_sink import ExactWriter, InputFailed, UnconfirmedRows
 from penstock.spark.sinks.fences import (
     Committed,
     Fence,
     FenceLost,
-    FencePlace,
+    FenceSubjects,
     NotTheSameRows,
     check_partitions,
     read_committed,
@@ -33,18 +33,17 @@ from penstock.spark.sinks.fences import (
     write_committed,
 )
 from penstock.spark.sinks.rows import RowShape
-from penstock.spark.sinks.unwritten import InputFailed, UnwrittenRows
 from penstock.testing.servers import PENSTOCK, WAIT_S, server_process
 
 pytestmark = pytest.mark.slow
 
-PLACE = FencePlace("OUT", "fences", "job")
+PLACE = FenceSubjects("OUT", "fences", "job")
 SHAPE = RowShape("data")
 
 
 @pytest.fixture
 def streams(url: str) -> Iterator[JetStream]:
-    """Give JetStream with a stream OUT that takes atomic batches."""
+    """Yield JetStream with a stream OUT that takes atomic batches."""
     with Client.connect(url, timeout_s=60) as client:
         made = JetStream(client)
         # In memory: the real server may mistake a stream on disk for one that it has just removed.
@@ -83,7 +82,7 @@ class Killed(Exception):
 
 
 def killed_behind_fence(streams: JetStream, texts: list[bytes]) -> Iterator[Rows]:
-    """Give rows, and let the task die when the first of them are in the stream."""
+    """Yield rows; the task dies when the first of them are in the stream."""
     yield rows_of(texts)
     while read_fence(streams, PLACE, 0) is None:
         pass
@@ -91,7 +90,7 @@ def killed_behind_fence(streams: JetStream, texts: list[bytes]) -> Iterator[Rows
 
 
 def killed_at(rows: Iterator[Rows], at: int) -> Iterator[Rows]:
-    """Give rows up to one of the parts, at which the task dies."""
+    """Yield rows up to one of the parts, at which the task dies."""
     for number, part in enumerate(rows):
         if number == at:
             raise Killed
@@ -107,7 +106,7 @@ def write(
     query: str = "",
     is_end_sure: bool = True,
 ) -> ExactWriter:
-    unwritten = UnwrittenRows(rows)
+    unwritten = UnconfirmedRows(rows)
     writer = ExactWriter(PLACE, partition, batch, query, unwritten, is_end_sure=is_end_sure)
 
     @contextlib.contextmanager
@@ -124,7 +123,7 @@ def write(
 
 
 def stored(streams: JetStream) -> list[bytes]:
-    """Give the payloads of all rows, in the stream's order."""
+    """Return the payloads of all rows, in the stream's order."""
     with streams_of(connection_to(f"nats://127.0.0.1:{streams.client.info['port']}")) as reading:
         sid = reading.client.subscribe(b"read.rows")
         reading.call(
@@ -399,7 +398,7 @@ def test_rows_are_the_same_however_they_are_divided(sizes: list[int], data: st.D
     for size in sizes:
         parts.append(rows_of(texts[at : at + size]))
         at += size
-    rows = UnwrittenRows(iter(parts))
+    rows = UnconfirmedRows(iter(parts))
     whole = rows_of(texts)
     first = data.draw(st.integers(0, count))
     end = data.draw(st.integers(first, count))

@@ -20,6 +20,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from penstock.bench.loops import count_messages
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.spark.sinks.rows import RowShape
@@ -35,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def streams(url: str) -> Iterator[JetStream]:
-    """Give JetStream with a stream OUT that can be written to exactly once."""
+    """Yield JetStream with a stream OUT that can be written to exactly once."""
     with Client.connect(url, timeout_s=60) as client:
         made = JetStream(client)
         # In memory: the real server may mistake a stream on disk for one that it has just removed.
@@ -54,7 +55,7 @@ def fill(streams: JetStream, count: int) -> None:
 
 
 def found(streams: JetStream) -> list[int]:
-    """Give the numbers in OUT, in the stream's order."""
+    """Return the numbers in OUT, in the stream's order."""
     client = streams.client
     sid = client.subscribe(b"found.rows")
     config = {
@@ -110,6 +111,7 @@ def forget_commit(checkpoint: Path) -> None:
     (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
 
 
+@pytest.mark.promise
 def test_a_batch_that_is_replayed_is_written_once(
     spark: SparkSession, url: str, streams: JetStream, tmp_path: Path
 ) -> None:
@@ -183,14 +185,14 @@ class Driver:
 
 @contextlib.contextmanager
 def connected(url: str) -> Iterator[JetStream]:
-    """Connect for a moment: a server gives up who is silent as long as a driver runs."""
+    """Connect for a moment: a server drops a client that is silent while a driver runs."""
     with Client.connect(url, timeout_s=300) as client:
         yield JetStream(client)
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """Give a server with the streams IN, which is full, and OUT; and a folder."""
+    """Yield a server with the streams IN, which is full, and OUT; and a folder."""
     with server_process(PENSTOCK, store_dir=tmp_path / "store") as server:
         with connected(server.url) as streams:
             streams.call("STREAM.CREATE.OUT", OUT)
@@ -199,7 +201,7 @@ def place(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def tell_when_ended(url: str, driver: Driver) -> None:
-    """Publish a message when a driver has ended, whoever ended it."""
+    """Publish a message when a driver has ended, however it ended."""
     driver.wait()
     with connected(url) as streams:
         streams.client.publish(b"driver.ended", b"")
@@ -219,7 +221,7 @@ def kill_and_compare(url: str, folder: Path, kills: int, seed: int) -> None:
             telling = threading.Thread(target=tell_when_ended, args=(url, driver))
             telling.start()
             try:
-                came = streams.client.count_messages(wanted, end_sid=ended)
+                came = count_messages(streams.client.wire, wanted, ended)
             finally:
                 driver.kill()
                 telling.join()
@@ -230,6 +232,7 @@ def kill_and_compare(url: str, folder: Path, kills: int, seed: int) -> None:
         assert sorted(found(streams)) == list(range(ROWS))
 
 
+@pytest.mark.exhaustive
 def test_a_driver_that_is_killed_again_and_again_loses_and_doubles_nothing(
     place: tuple[str, Path],
 ) -> None:

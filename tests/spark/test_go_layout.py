@@ -10,8 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.client.client import Client
-from penstock.client.jetstream import JetStream
-from penstock.client.pulling import Pulling
+from penstock.client.jetstream import JetStream, Pulling
 from penstock.format.columns import ColumnBuilder
 from penstock.spark.blocks.source import BlockSource
 from penstock.testing.servers import REFERENCE, ServerProcess, server_process
@@ -65,7 +64,7 @@ def _removed(streams: JetStream, name: str, seq: int, *, no_erase: bool) -> None
 
 
 def delivered(streams: JetStream, name: str) -> list[Told]:
-    """Give what a consumer of the server itself delivers."""
+    """Return what a consumer of the server delivers."""
     config = {"ack_policy": "none", "mem_storage": True}
     made = streams.call(f"CONSUMER.CREATE.{name}", {"stream_name": name, "config": config})
     pulling = Pulling(streams, name, made["name"], batch=500, bytes_max=1 << 24)
@@ -110,12 +109,13 @@ def read(path: str, **options: str) -> list[Told]:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[Told]]]:
-    """Give a store that the real server wrote and closed, and what it delivered of it."""
+    """Return a store that the real server wrote and closed, and what it delivered of it."""
     store = tmp_path_factory.mktemp("go")
     with server_process(REFERENCE, store_dir=store) as server:
         return store, written_by(server)
 
 
+@pytest.mark.promise
 def test_spark_reads_what_the_server_delivered(
     spark: SparkSession, written: tuple[Path, dict[str, list[Told]]]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Fields and types of JSON payloads, told from samples."""
+"""Fields and types of JSON payloads, inferred from samples."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import DataType, LongType, StringType, StructType
 
 from penstock.client.client import Client
-from penstock.client.jetstream import JetStream
+from penstock.client.jetstream import JetStream, pull
 from penstock.errors import RefusedByServer, UsageError
-from penstock.spark.kv.rows import Newest, keys_of, operations_of
+from penstock.spark.kv.rows import NewestMessages, keys_of, operations_of
 from penstock.spark.kv.source import KvReader, KvSource
 from penstock.spark.kv.write import read_sink
-from penstock.spark.positions import DataLoss
+from penstock.spark.position import DataLoss
 from penstock.testing.servers import BOTH, server_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -81,7 +81,7 @@ def fill(streams: JetStream, *, history: int = 10) -> None:
 
 
 def changes(streams: JetStream) -> list[Row]:
-    """Give every change that the server itself says the bucket holds."""
+    """Return every change of a bucket, by the server itself."""
     return [
         {
             "key": each.subject.decode().removeprefix(f"$KV.{BUCKET}."),
@@ -95,7 +95,7 @@ def changes(streams: JetStream) -> list[Row]:
 
 
 def newest(rows: Iterable[Row]) -> list[Row]:
-    """Give the last change of each key."""
+    """Return the last change of each key."""
     return sorted({row["key"]: row for row in rows}.values(), key=lambda row: row["revision"])
 
 
@@ -163,7 +163,7 @@ def test_a_value_that_a_limit_removed_is_told_with_the_reason(url: str, streams:
 
     put_last(streams, "short", "soon gone")
     # The value itself, and what the server puts in its place, which stays no longer.
-    _, marker = streams.client.pull(STREAM.encode(), b"marker", 2, expires_s=50)
+    _, marker = pull(streams.client, STREAM.encode(), b"marker", 2, expires_s=50)
 
     assert operations_of(pa.array([marker.headers], pa.binary())).to_pylist() == ["MaxAge"]
 
@@ -510,6 +510,7 @@ def test_a_query_copies_a_bucket_change_by_change(
     assert ("item.late", "1") in values("COPY")
 
 
+@pytest.mark.promise
 def test_a_frame_is_put_into_a_bucket(spark: SparkSession, url: str, streams: JetStream) -> None:
     make_bucket(streams)
     frame = spark.range(100).selectExpr("concat('n.', id) as key", "cast(id as string) as value")
@@ -553,7 +554,7 @@ def test_a_key_is_what_follows_the_bucket() -> None:
 
 @given(st.lists(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 10**6)))))
 def test_the_newest_of_each_subject_is_found(groups: list[list[tuple[str, int]]]) -> None:
-    found = Newest()
+    found = NewestMessages()
     expected: dict[str, int] = {}
 
     for rows in groups:

@@ -9,10 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.client.client import Client
-from penstock.client.jetstream import JetStream
+from penstock.client.jetstream import JetStream, pull
 from penstock.errors import UsageError
 from penstock.format.envelope import StoreKey
-from penstock.spark.meta.source import PARTS_MAX, MetaReader, MetaSource
+from penstock.limits import META_PARTS_MAX
+from penstock.spark.meta.source import MetaReader, MetaSource
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from penstock.testing.servers import BOTH, PENSTOCK, server_process
@@ -59,7 +60,7 @@ def fill(client: Client) -> None:
         config = {"durable_name": name, "ack_policy": "explicit", **more}
         asked = {"stream_name": "ORDERS", "config": config}
         streams.call(f"CONSUMER.DURABLE.CREATE.ORDERS.{name}", asked)
-    taken = client.pull(b"ORDERS", b"all", 5)
+    taken = pull(client, b"ORDERS", b"all", 5)
     for each in taken[:2]:
         client.request(each.reply or b"", b"+ACK")
 
@@ -165,14 +166,14 @@ def test_an_encrypted_stream_is_told_of_as_far_as_it_is_not_secret(tmp_path: Pat
 
 
 def test_many_streams_are_few_tasks(tmp_path: Path) -> None:
-    for number in range(PARTS_MAX + 8):
+    for number in range(META_PARTS_MAX + 8):
         with FileStore.open(str(tmp_path / f"S{number}"), StoreConfig(name="S")) as store:
             store.store(b"s", b"", b"")
 
     partitions = reader_of(table="streams", path=str(tmp_path)).partitions()
 
-    assert len(partitions) == PARTS_MAX
-    assert len(load(table="streams", path=str(tmp_path))) == PARTS_MAX + 8
+    assert len(partitions) == META_PARTS_MAX
+    assert len(load(table="streams", path=str(tmp_path))) == META_PARTS_MAX + 8
 
 
 def test_a_store_with_a_key_needs_none_for_its_blocks(tmp_path: Path) -> None:
@@ -211,6 +212,7 @@ def test_a_folder_without_streams_is_told(tmp_path: Path) -> None:
         load(table="streams", path=str(tmp_path))
 
 
+@pytest.mark.promise
 def test_spark_reads_each_table(spark: SparkSession, tmp_path: Path) -> None:
     with (
         server_process(PENSTOCK, store_dir=tmp_path) as server,

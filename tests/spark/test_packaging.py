@@ -15,7 +15,7 @@ from penstock.spark.packaging import needed, pack
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 READ = """
-import penstock.format.columns, penstock.client.tables, pyarrow, sys
+import penstock.format.columns, penstock.client.columns, pyarrow, sys
 print(penstock.__file__, pyarrow.__file__, sep="\\n")
 """
 

@@ -1,4 +1,4 @@
-"""Pipelines, run: from streams to streams, tables and buckets, and what is wrong with some."""
+"""Running pipelines: from streams to streams, tables and buckets, and their errors."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
-from penstock.documents.pipeline_reports import FlowReport, FlowState
 from penstock.errors import UsageError
+from penstock.protocol.pipeline_reports import FlowReport, FlowState
+from penstock.spark.failures import first_line
 from penstock.spark.pipelines import Pipeline, from_stream, to_kv, to_stream, to_table
-from penstock.spark.pipelines.declared import read_document
-from penstock.spark.pipelines.failures import first_line
-from penstock.spark.pipelines.parsing import dead_letters, fitting, parsed
-from penstock.spark.pipelines.running import PipelineFailed
-from penstock.spark.pipelines.schema_text import read_schema
-from penstock.spark.pipelines.templates import read_template
-from penstock.spark.pipelines.watching import QueryCounts, lag_of
+from penstock.spark.pipelines.endpoints import read_template
+from penstock.spark.pipelines.load import read_document
+from penstock.spark.pipelines.report import QueryCounts, lag_of
+from penstock.spark.pipelines.run import PipelineFailed
+from penstock.spark.pipelines.schemas import dead_letters, fitting, parsed, read_schema
 from penstock.testing.servers import PENSTOCK, REFERENCE, ServerProcess, server_process
 from tests.spark.orders import (
     REGIONS,
@@ -73,6 +72,7 @@ def orders_pipeline() -> Pipeline:
     return pipeline
 
 
+@pytest.mark.promise
 def test_a_pipeline_goes_on_where_it_was(
     spark: SparkSession, streams: JetStream, server: ServerProcess, tmp_path: Path
 ) -> None:
@@ -80,7 +80,7 @@ def test_a_pipeline_goes_on_where_it_was(
     publish(streams, range(100))
     running = {"server": server.url, "checkpoint": str(tmp_path / "checkpoints"), "once": True}
 
-    first = orders_pipeline().run(spark, **running, tell=lambda *each: told.append(each))  # type: ignore[arg-type]
+    first = orders_pipeline().run(spark, **running, on_report=lambda *each: told.append(each))  # type: ignore[arg-type]
     publish(streams, range(100, 150))
     second = orders_pipeline().run(spark, **running)  # type: ignore[arg-type]
 

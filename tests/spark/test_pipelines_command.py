@@ -33,6 +33,8 @@ from tests.spark.orders import (
     totals_of,
 )
 
+pytestmark = pytest.mark.exhaustive
+
 ORDERS = 1000
 PIPELINE = """
 pipeline: orders
@@ -132,7 +134,7 @@ def check(streams: JetStream, table: Path, orders: int) -> None:
 
 
 def committed(table: Path) -> list[str]:
-    """Give the files of a table that Spark's own log names: others are of batches that failed."""
+    """Return the files of a table that Spark's own log names: others are of batches that failed."""
     names = set()
     for log in (table / "_spark_metadata").iterdir():
         if not log.name.startswith("."):

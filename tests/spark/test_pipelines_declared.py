@@ -1,4 +1,4 @@
-"""Pipelines from files: what is wrong is told with file, line and key, before Spark starts."""
+"""Pipelines from files: errors have file, line and key, and come before Spark starts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,17 @@ from pyspark.sql.types import (
 
 from penstock.errors import UsageError
 from penstock.limits import PIPELINE_FILE_BYTES_MAX
-from penstock.spark.pipelines.declared import Document, read_document
-from penstock.spark.pipelines.ends import KvOutput, Mode, StreamOutput, TableOutput, from_stream
-from penstock.spark.pipelines.loading import load_pipeline
-from penstock.spark.pipelines.schema_text import read_schema
-from penstock.spark.pipelines.templates import read_template
-from penstock.spark.pipelines.yaml_reading import read_yaml
+from penstock.spark.pipelines.endpoints import (
+    KvOutput,
+    Mode,
+    StreamOutput,
+    TableOutput,
+    from_stream,
+    read_template,
+)
+from penstock.spark.pipelines.load import Document, load_pipeline, read_document
+from penstock.spark.pipelines.schemas import read_schema
+from penstock.spark.pipelines.yaml_reader import read_yaml
 
 GOOD = """\
 pipeline: orders

@@ -8,9 +8,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.spark.pipelines.batches import BatchFailed
 from penstock.spark.pipelines.delta import DeltaWriter
-from penstock.spark.pipelines.ends import Mode
+from penstock.spark.pipelines.endpoints import Mode
+from penstock.spark.pipelines.write import BatchFailed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

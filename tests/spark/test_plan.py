@@ -7,16 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.format.reader import BlockInfo
 from penstock.spark.options import Size
-from penstock.spark.plan import Splitting, group_blocks
+from penstock.spark.plan import Splitting, Weighed, group_units
 
 
-def blocks_of(sizes: list[int]) -> list[BlockInfo]:
-    return [
-        BlockInfo(number, 0, size, number * 100, number * 100 + 99, size, 1, 0, 0, True, False)
-        for number, size in enumerate(sizes)
-    ]
+def weighed(sizes: list[int]) -> list[Weighed[int]]:
+    return [Weighed(number, size, size) for number, size in enumerate(sizes)]
 
 
 @given(
@@ -28,20 +24,20 @@ def blocks_of(sizes: list[int]) -> list[BlockInfo]:
 def test_every_block_is_in_one_part_and_no_part_is_too_large(
     sizes: list[int], least: int, records: int, size_max: int
 ) -> None:
-    blocks = blocks_of(sizes)
+    units = weighed(sizes)
 
-    parts = group_blocks(blocks, Splitting(least, records, Size(size_max)))
+    parts = group_units(units, Splitting(least, records, Size(size_max)))
 
-    assert [block for part in parts for block in part] == blocks
+    assert [block for part in parts for block in part] == [each.unit for each in units]
     assert all(parts)
-    assert len(parts) >= min(least, len(blocks))
+    assert len(parts) >= min(least, len(units))
     for part in parts:
-        assert len(part) == 1 or sum(each.bytes for each in part) <= size_max
-        assert len(part) == 1 or not records or sum(each.count for each in part) <= records
+        assert len(part) == 1 or sum(sizes[each] for each in part) <= size_max
+        assert len(part) == 1 or not records or sum(sizes[each] for each in part) <= records
 
 
 def test_parts_that_are_wished_for_are_about_even() -> None:
-    parts = group_blocks(blocks_of([10] * 12), Splitting(min_partitions=4))
+    parts = group_units(weighed([10] * 12), Splitting(min_partitions=4))
 
     assert [len(part) for part in parts] == [3, 3, 3, 3]
 

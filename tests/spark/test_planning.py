@@ -1,4 +1,4 @@
-"""Plans of block directories: what is looked at to make them, and what they carry."""
+"""Plans of block directories: what is read to make them, and what their parts hold."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from benchmarks.sparse_store import make_sparse_store
 from penstock.errors import UsageError
-from penstock.spark.blocks.scan import Stretch, scan
-from penstock.spark.blocks.settings import placed, plan, read_settings
+from penstock.format.reader import BlockInfo
+from penstock.spark.blocks.scan import BlockRange
+from penstock.spark.blocks.settings import plan, read_settings, times_as_sequences
 from penstock.spark.blocks.source import BlockSource
-from penstock.spark.positions import DataLoss
-from penstock.spark.reading_options import OnCorruptRecord
+from penstock.spark.part import StreamPart
+from penstock.spark.position import DataLoss
 from penstock.spark.schema import BLOCK, DATA, OFFSET, SEQUENCE, STATE, arrow_schema
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
@@ -29,12 +30,17 @@ MB = 1_000_000
 BLOCKS = 200
 
 
-def planned(path: Path, **options: str) -> list[Stretch]:
+def planned(path: Path, **options: str) -> list[StreamPart]:
     return plan(read_settings({"path": str(path), **options}))
 
 
-def numbers(parts: list[Stretch]) -> list[int]:
-    return [block.number for part in parts for block in part.blocks]
+def blocks_of(part: StreamPart) -> tuple[BlockInfo, ...]:
+    assert isinstance(part.source, BlockRange)
+    return part.source.blocks
+
+
+def numbers(parts: list[StreamPart]) -> list[int]:
+    return [block.number for part in parts for block in blocks_of(part)]
 
 
 def test_a_plan_is_made_of_heads_alone(tmp_path: Path) -> None:
@@ -44,7 +50,7 @@ def test_a_plan_is_made_of_heads_alone(tmp_path: Path) -> None:
     parts = planned(tmp_path)
 
     assert numbers(parts) == list(range(1, BLOCKS + 1))
-    assert sum(block.count for part in parts for block in part.blocks) == count
+    assert sum(block.count for part in parts for block in blocks_of(part)) == count
     assert len(parts) == BLOCKS // 5
     assert max(len(pickle.dumps(part)) for part in parts) < 1000
 
@@ -108,11 +114,7 @@ def test_what_a_filter_leaves_of_many_blocks_comes_in_few_batches(tmp_path: Path
     columns = [SEQUENCE, DATA, BLOCK, OFFSET]
 
     def read(**options: str) -> list[pa.RecordBatch]:
-        return [
-            batch
-            for part in planned(tmp_path, **options)
-            for batch in scan(part, columns, OnCorruptRecord.FAIL)
-        ]
+        return [batch for part in planned(tmp_path, **options) for batch in part.read(columns)]
 
     whole = pa.Table.from_batches(read())
     few = read(subject="s.7", arrowBatchRows="64")
@@ -134,9 +136,7 @@ def test_removed_messages_can_be_read_while_their_blocks_are_there(removed: set[
 
         def read(**options: str) -> dict[int, tuple[bytes, str]]:
             batches = [
-                batch
-                for part in planned(Path(folder), **options)
-                for batch in scan(part, columns, OnCorruptRecord.FAIL)
+                batch for part in planned(Path(folder), **options) for batch in part.read(columns)
             ]
             rows = pa.Table.from_batches(batches, arrow_schema(columns)).to_pylist()
             return {row["sequence"]: (row["data"], row["_state"]) for row in rows}
@@ -182,7 +182,7 @@ def test_times_say_where_a_directory_begins_and_ends(tmp_path: Path) -> None:
 
     def wanted(**options: str) -> tuple[int, int]:
         settings = read_settings({**given, **options})
-        found = placed(settings, settings.place.open()).wanted
+        found = times_as_sequences(settings, settings.directory.open()).selection
         return found.first_seq, found.last_seq
 
     def at(seconds: int) -> str:
@@ -226,10 +226,10 @@ def test_blocks_that_go_before_they_are_read_fail_the_task_or_are_left_out(tmp_p
         assert left == list(range(left[0], 501))
 
 
-def read(parts: list[Stretch]) -> list[int]:
+def read(parts: list[StreamPart]) -> list[int]:
     return [
         seq
         for part in parts
-        for batch in scan(part, [SEQUENCE], OnCorruptRecord.FAIL)
+        for batch in part.read([SEQUENCE])
         for seq in batch.column(0).to_pylist()
     ]

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
-from penstock.client.rows import Rows
+from penstock.client.row_publisher import Rows
 from penstock.errors import RefusedByServer, UsageError
 from penstock.spark import write_ordered
 from penstock.spark.sinks.rows import column_bytes
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture
 def streams(url: str) -> Iterator[JetStream]:
-    """Give JetStream with a stream OUT of the subjects out.>."""
+    """Yield JetStream with a stream OUT of the subjects out.>."""
     with Client.connect(url, timeout_s=60) as client:
         made = JetStream(client)
         made.call("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]})
@@ -30,6 +30,7 @@ def streams(url: str) -> Iterator[JetStream]:
         made.call("STREAM.DELETE.OUT")
 
 
+@pytest.mark.promise
 def test_each_row_is_a_message(spark: SparkSession, url: str, streams: JetStream) -> None:
     frame = spark.range(2500).selectExpr(
         "concat('out.', id % 7) as subject",

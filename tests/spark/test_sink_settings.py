@@ -103,7 +103,7 @@ def test_a_window_that_is_too_short_is_refused(url: str) -> None:
         with pytest.raises(UsageError, match=r"for 60000 ms \(duplicate_window"):
             read(url, options)
         read(url, options | {"recoveryWindowMs": "60000"})
-        # The subject tells which stream it is.
+        # The stream is found by the subject.
         with pytest.raises(UsageError, match="duplicate_window"):
             read(url, {"subject": "out.a", "delivery": "dedupe"})
 

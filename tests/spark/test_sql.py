@@ -1,4 +1,4 @@
-"""Streams, buckets and directories as tables of SQL: what statements give, and what they read."""
+"""Streams, buckets and directories as tables of SQL: results of statements, and what they read."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ from pyspark.sql import SparkSession
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import PenstockError, QueryFailed, UsageError
-from penstock.spark.sql.catalog import PUSHDOWN_CONF, SCHEMA, Catalog, Table
-from penstock.spark.sql.failures import FAILURES, as_ours
+from penstock.spark.failures import FAILURES, as_ours
+from penstock.spark.sql.catalog import (
+    PUSHDOWN_CONF,
+    SCHEMA,
+    Catalog,
+    Table,
+    table_of_directory,
+    tables_of_server,
+)
 from penstock.spark.sql.results import Result
-from penstock.spark.sql.tables import table_of_directory, tables_of_server
 from penstock.testing.servers import PENSTOCK, server_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -34,14 +40,14 @@ class Place(msgspec.Struct):
     folder: Path
 
     def tables(self, **options: str) -> list[Table]:
-        """Give the server's tables, with further options."""
+        """Return the server's tables, with further options."""
         found = tables_of_server({"servers": self.url})
         return [msgspec.structs.replace(each, options=each.options | options) for each in found]
 
 
 @contextlib.contextmanager
 def connected(url: str) -> Iterator[JetStream]:
-    """Connect for a moment: a server gives up whoever does not answer it while Spark works."""
+    """Connect for a moment: a server drops a client that does not answer while Spark works."""
     with Client.connect(url, timeout_s=60) as client:
         yield JetStream(client)
 
@@ -83,7 +89,7 @@ def fill(streams: JetStream) -> None:
 
 @pytest.fixture
 def session(spark: SparkSession) -> Iterator[SparkSession]:
-    """Give a session as `penstock sql` opens it; nothing is left in its catalog."""
+    """Yield a session as `penstock sql` opens it; nothing is left in its catalog."""
     spark.conf.set(PUSHDOWN_CONF, "true")
     yield spark
     spark.conf.set(PUSHDOWN_CONF, "false")
@@ -98,12 +104,13 @@ def rows(catalog: Catalog, statement: str) -> list[tuple[Any, ...]]:
 
 
 def failure(catalog: Catalog, statement: str) -> PenstockError:
-    """Give the error with which a statement ends."""
+    """Return the error with which a statement ends."""
     with pytest.raises(FAILURES) as raised:
         rows(catalog, statement)
     return as_ours(raised.value, catalog)
 
 
+@pytest.mark.promise
 def test_every_stream_is_a_table_under_its_name(session: SparkSession, place: Place) -> None:
     catalog = Catalog(session, place.tables())
     with connected(place.url) as streams:

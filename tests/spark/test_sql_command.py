@@ -14,7 +14,7 @@ from penstock.client.credentials import Credentials
 from penstock.client.jetstream import JetStream
 from penstock.testing.servers import PENSTOCK, environ, server_process
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.exhaustive]
 
 SECRET = "s3cret-token"
 

@@ -37,7 +37,7 @@ Told = tuple[int, str, bytes, str | None]
 
 
 def stored(streams: JetStream, name: str = "ORDERS") -> list[Told]:
-    """Give what the server itself says is in a stream."""
+    """Return the messages of a stream, by the server itself."""
     return [
         (
             each.seq,
@@ -60,6 +60,7 @@ def load(spark: SparkSession, url: str, **options: str) -> DataFrame:
     return spark.read.format("penstock").options(**chosen).load()
 
 
+@pytest.mark.promise
 def test_a_table_holds_what_the_stream_holds(
     spark: SparkSession, url: str, streams: JetStream
 ) -> None:
@@ -114,6 +115,7 @@ def test_several_streams_are_one_table(spark: SparkSession, url: str, streams: J
     assert {tuple(row) for row in by_pattern.collect()} == {("A1", 11), ("A2", 21)}
 
 
+@pytest.mark.promise
 def test_reading_a_work_queue_takes_nothing_from_it(
     spark: SparkSession, url: str, streams: JetStream
 ) -> None:
@@ -184,6 +186,7 @@ def written(spark: SparkSession, folder: Path) -> list[tuple[str, int]]:
     return sorted(tuple(row) for row in rows)
 
 
+@pytest.mark.promise
 def test_a_query_reads_each_message_once_over_restarts(
     spark: SparkSession, url: str, streams: JetStream, tmp_path: Path
 ) -> None:

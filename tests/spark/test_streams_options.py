@@ -17,21 +17,19 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from penstock.client.jetstream import JetStream
-from penstock.client.wire import Message
+from penstock.client.wire import ReceivedMessage
 from penstock.errors import FormatError, UsageError
 from penstock.format.columns import ColumnBuilder
 from penstock.limits import PAYLOAD_BYTES_MAX
-from penstock.spark.admission import Admission, default_limit
-from penstock.spark.connecting import Connection
-from penstock.spark.options import Options, Size
-from penstock.spark.payloads import unpack
-from penstock.spark.positions import decode
-from penstock.spark.reading_options import Following, PayloadCompression
+from penstock.spark.arrow import unpack
+from penstock.spark.connection import Connection
+from penstock.spark.options import Following, Options, PayloadCompression, Size
+from penstock.spark.part import StreamPart
+from penstock.spark.position import Admission, decode, default_limit
 from penstock.spark.schema import DATA, HEADER_MAP, SEQUENCE, SUBJECT, TIME_NS
-from penstock.spark.streams.direct import read_gotten
-from penstock.spark.streams.follow import StreamFollower
-from penstock.spark.streams.read import StreamRange, read_range
-from penstock.spark.streams.settings import bounds_of, find_streams, ranges_of, read_settings
+from penstock.spark.streams.read import read_direct_message
+from penstock.spark.streams.settings import bounds_of, find_streams, plan_stream, read_settings
+from penstock.spark.streams.source import StreamFollower
 from penstock.testing.clock import FakeClock
 
 COLUMNS = [SEQUENCE, SUBJECT, TIME_NS, HEADER_MAP, DATA]
@@ -49,12 +47,12 @@ def make(streams: JetStream, name: str = "S", count: int = 100, **config: object
     streams.publish(subject + b".last", b"last")
 
 
-def planned(url: str, **options: str) -> list[StreamRange]:
+def planned(url: str, **options: str) -> list[StreamPart]:
     settings = read_settings({"servers": url, **({"stream": "S"} | options)})
     return [
         each
         for facts in find_streams(settings)
-        for each in ranges_of(settings, facts, *bounds_of(settings, facts))
+        for each in plan_stream(settings, facts, *bounds_of(settings, facts))
     ]
 
 
@@ -62,7 +60,7 @@ def rows(url: str, **options: str) -> list[dict[str, Any]]:
     return [
         row
         for each in planned(url, **options)
-        for batch in read_range(each, COLUMNS)
+        for batch in each.read(COLUMNS)
         for row in batch.to_pylist()
     ]
 
@@ -200,18 +198,18 @@ def test_what_a_server_adds_to_a_gotten_message_is_taken_off_again() -> None:
     )
     own = b"NATS/1.0\r\nNats-Stream: OTHER\r\nA: b\r\n"
 
-    bare = read_gotten(_answer(b"NATS/1.0\r\n" + added))
-    full = read_gotten(_answer(own + added))
+    bare = read_direct_message(_answer(b"NATS/1.0\r\n" + added))
+    full = read_direct_message(_answer(own + added))
 
     assert (bare.seq, bare.subject, bare.headers) == (7, b"s.1", b"")
     assert bare.time_ns % 10**9 == 500_000_000
     assert full.headers == own + b"\r\n"
     with pytest.raises(FormatError):
-        read_gotten(_answer(own + b"\r\n"))
+        read_direct_message(_answer(own + b"\r\n"))
 
 
-def _answer(headers: bytes) -> Message:
-    return Message(subject=b"_INBOX.1", sid=b"1", reply=b"", headers=headers, payload=b"x")
+def _answer(headers: bytes) -> ReceivedMessage:
+    return ReceivedMessage(subject=b"_INBOX.1", sid=b"1", reply=b"", headers=headers, payload=b"x")
 
 
 def test_another_prefix_reaches_the_same_streams(url: str, streams: JetStream) -> None:
@@ -228,7 +226,7 @@ def test_all_messages_of_a_subject_can_be_kept_together(url: str, streams: JetSt
 
     parts = planned(url, stream="", streams="S,T", minPartitions="8", orderedBySubject="true")
 
-    assert [(part.stream, part.first, part.end) for part in parts] == [
+    assert [(part.stream, part.selection.first_seq, part.selection.end) for part in parts] == [
         ("S", 1, 101),
         ("T", 1, 101),
     ]

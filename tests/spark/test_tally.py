@@ -50,7 +50,7 @@ def numbers(column: bytes) -> list[int]:
 
 
 def counted(cells: Cells) -> Counted:
-    """Give cells without their sizes' classes."""
+    """Return cells without their sizes' classes."""
     ends = memoryview(cells.group_offsets).cast("i")
     names = [cells.groups[ends[place] : ends[place + 1]] for place in range(cells.count)]
     found: Counted = {}

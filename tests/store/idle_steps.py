@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.store.committer import Batch
-from penstock.store.disk_threads import DiskJob, DoneJobs
+from penstock.store.commit.committer import Batch
+from penstock.store.commit.disk_threads import DiskJob, DoneJobs
 
 
 class IdleSteps:
@@ -17,7 +17,7 @@ class IdleSteps:
         return None
 
     def done_jobs(self) -> DoneJobs:
-        """Have some that nobody reaps."""
+        """Return some that are never reaped."""
         return DoneJobs()
 
     def job(self, batch: Batch) -> DiskJob | None:
@@ -32,7 +32,7 @@ class IdleSteps:
         job.check()
 
     def finish(self, batch: Batch) -> None:
-        """Tell nobody."""
+        """Report nothing."""
 
     def mark(self, batch: Batch) -> None:
         """Mark nothing."""

@@ -1,11 +1,11 @@
-"""Work that nobody waits for: in order, one job at a time, in threads that stores share."""
+"""Background work: in order, one job at a time, in threads that stores share."""
 
 from __future__ import annotations
 
 import threading
 
 from penstock.limits import UPKEEP_THREADS_MAX
-from penstock.store.background import Background
+from penstock.store.threads import Background
 
 PATIENCE_S = 30
 """Only a test that fails waits this long."""

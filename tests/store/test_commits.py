@@ -1,4 +1,4 @@
-"""Commits that nobody waits for: who ends them, in which order, and what a failure touches."""
+"""Commits that no caller waits for: who ends them, in which order, and what a failure touches."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from penstock.errors import StoreReadOnly
 from penstock.limits import COMMIT_THREADS_MAX, UPKEEP_THREADS_MAX
-from penstock.store import committing
-from penstock.store.disk_threads import DoneJobs
+from penstock.store.commit import commit
+from penstock.store.commit.disk_threads import DoneJobs
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from penstock.store.vfs import OsFileSystem
@@ -49,7 +49,7 @@ def reap_until(done_jobs: DoneJobs, is_done: Callable[[], bool]) -> None:
 
 
 def begun_store(path: Path, done_jobs: DoneJobs, told: Told) -> FileStore:
-    """Give a store that has its first block: from now on a commit is a write and a sync."""
+    """Return a store that has its first block: from now on a commit is a write and a sync."""
     store = FileStore.open(str(path), on_durable=told, done_jobs=done_jobs)
     store.store(b"a", b"", b"first")
     store.flush()
@@ -86,7 +86,7 @@ def test_what_came_during_a_commit_is_begun_at_its_end(tmp_path: Path) -> None:
         assert [again.load(seq).payload for seq in (2, 1001)] == [b"0", b"999"]
 
 
-def test_whoever_flushes_needs_nobody_to_reap(tmp_path: Path) -> None:
+def test_a_caller_that_flushes_needs_no_reaper(tmp_path: Path) -> None:
     told = Told()
     store = begun_store(tmp_path / "s", DoneJobs(), told)
     for _ in range(100):
@@ -106,7 +106,7 @@ def test_a_batch_may_be_durable_at_once(tmp_path: Path) -> None:
     store.stop()
 
 
-def test_a_store_that_stops_needs_nobody_to_reap(tmp_path: Path) -> None:
+def test_a_store_that_stops_needs_no_reaper(tmp_path: Path) -> None:
     store = begun_store(tmp_path / "s", DoneJobs(), Told())
     store.store(b"a", b"", b"x")
     store.stop()
@@ -121,7 +121,7 @@ def test_a_failure_touches_no_other_store(tmp_path: Path) -> None:
     stores = [
         begun_store(tmp_path / str(number), done_jobs, each) for number, each in enumerate(told)
     ]
-    block = stores[1]._engine.active
+    block = stores[1]._engine.log.active
     assert block is not None
     assert block.active is not None
     block.active.file = OsFileSystem().open("/dev/full", "update")
@@ -175,7 +175,7 @@ def test_at_an_interval_a_sync_comes_without_being_asked_for(tmp_path: Path) -> 
 
     assert synced.wait(PATIENCE_S)
 
-    assert not store._engine.disk.awaits_sync
+    assert not store._engine.durability.disk.awaits_sync
     store.stop()
 
 
@@ -186,17 +186,17 @@ def test_an_interval_may_be_set_later_and_taken_back(tmp_path: Path) -> None:
     for _ in range(3):
         seq, _ = store.store(b"a", b"", b"x")
         told.wait_for(seq)
-    waited_before = store._engine.disk.awaits_sync
+    waited_before = store._engine.durability.disk.awaits_sync
 
     store.update_config(StoreConfig())
     store.flush()
 
     assert waited_before
-    assert not store._engine.disk.awaits_sync
+    assert not store._engine.durability.disk.awaits_sync
     store.stop()
 
 
-def test_a_process_without_descriptors_makes_the_store_read_only_and_hangs_nobody(
+def test_a_process_without_descriptors_makes_the_store_read_only_and_hangs_no_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = FileStore.open(str(tmp_path / "s"))
@@ -206,7 +206,7 @@ def test_a_process_without_descriptors_makes_the_store_read_only_and_hangs_nobod
     def no_descriptor_left() -> DoneJobs:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr(committing, "reaped_by_thread", no_descriptor_left)
+    monkeypatch.setattr(commit, "reaped_by_thread", no_descriptor_left)
     store.store(b"a", b"", b"second")
 
     with pytest.raises(StoreReadOnly, match="Too many open files"):

@@ -13,7 +13,7 @@ from tests.support.stores import FILTERS, assert_same, filter_of
 
 
 def fill(house: StoreHouse, count: int = 80, **config: object) -> tuple[FileStore, StoreModel]:
-    """Give a store with messages over many blocks, and its model."""
+    """Return a store with messages over many blocks, and its model."""
     store, model = house.open(**config), house.model(**config)
     for place in range(count):
         house.clock.advance_ms(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from penstock.store.committer import Batch, Committer
+from penstock.store.commit.committer import Batch, Committer
 from tests.store.idle_steps import IdleSteps
 
 PATIENCE_S = 20

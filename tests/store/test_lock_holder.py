@@ -10,7 +10,7 @@ from pathlib import Path
 from penstock.store.vfs import OsFileSystem, find_lock_holder
 
 
-def test_nobody_holds_what_is_not_there_or_was_let_go(tmp_path: Path) -> None:
+def test_a_missing_or_released_lock_has_no_holder(tmp_path: Path) -> None:
     path = str(tmp_path / "LOCK")
     assert find_lock_holder(path) is None
 

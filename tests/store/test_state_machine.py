@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from penstock.errors import LimitReached, PenstockError, RecordNotFound, SequenceOutOfOrder
 from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.format.layout import INDEX_SUFFIX, STATE_NAME
-from penstock.store import block_cache
 from penstock.store.filestore import FileStore
 from penstock.store.interface import Discard, NewMessage, StoreConfig
+from penstock.store.log import block_cache
 from penstock.store.memstore import MemoryStore
 from penstock.testing.clock import FakeClock
 from penstock.testing.filesystem import MemoryFileSystem
@@ -335,7 +335,7 @@ class StoreMachine(stateful.RuleBasedStateMachine):
 def outcome_of(
     call: Callable[[Any], object], subject: object, refusals: tuple[type[PenstockError], ...]
 ) -> object:
-    """Give what a call returned, or the kind of refusal."""
+    """Return what a call returned, or the kind of refusal."""
     with contextlib.suppress(*refusals):
         return call(subject)
     return refusals

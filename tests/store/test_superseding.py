@@ -55,7 +55,7 @@ def test_members_of_a_batch_expire_and_supersede_each_by_itself(house: StoreHous
     assert store.subjects_totals(SubjectFilter([b">"])) == {b"a": 1, b"b": 2}
 
 
-def test_a_purge_that_nobody_waits_for_is_durable_with_the_next_commit(
+def test_a_purge_without_a_wait_is_durable_with_the_next_commit(
     simulated_house: StoreHouse,
 ) -> None:
     store = simulated_house.open()

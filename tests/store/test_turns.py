@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 
-from penstock.store.committer import Batch, Committer
-from penstock.store.ram_files import RamFileSystem
+from penstock.store.commit.committer import Batch, Committer
+from penstock.store.memstore import RamFileSystem
 from tests.store.idle_steps import IdleSteps
 
 
-def test_commits_stand_back_for_whoever_wants_none_of_them() -> None:
+def test_commits_give_way_to_an_exclusive_caller() -> None:
     order: list[str] = []
     is_writing, may_end = threading.Event(), threading.Event()
 

@@ -371,7 +371,7 @@ def test_write_atomically_replaces_the_whole_file(disk: Disk) -> None:
 
 
 def faulty_attempts() -> Iterator[FaultPlan]:
-    """Give every fault that one call can meet, of each kind."""
+    """Return every fault that one call can meet, of each kind."""
     for error in (errno.EIO, errno.ENOSPC, errno.EACCES, errno.EINTR):
         yield from every_fault(error=error)
     for effect in (Effect.SHORT, Effect.TORN):

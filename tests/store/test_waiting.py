@@ -1,4 +1,4 @@
-"""Who waits for the disk: whoever removes messages does, and nobody else."""
+"""Who waits for the disk: the caller that removes messages, and no other thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.testing.servers import WAIT_S
 
 
 class GatedFiles(OsFileSystem):
-    """A disk that makes whoever overwrites or removes a block wait while the gate is closed."""
+    """A disk on which overwriting or removing a block waits while the gate is closed."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -66,7 +66,7 @@ def check_that_others_go_on(store: FileStore, files: GatedFiles) -> None:
     assert files.is_waiting
 
 
-def test_nobody_waits_while_the_files_of_purged_messages_go(
+def test_no_thread_waits_while_the_files_of_purged_messages_go(
     files: GatedFiles, tmp_path: Path
 ) -> None:
     with filled(files, tmp_path) as store:
@@ -79,7 +79,7 @@ def test_nobody_waits_while_the_files_of_purged_messages_go(
         assert len(list(tmp_path.glob("*.blk"))) <= 2
 
 
-def test_nobody_waits_while_a_message_is_overwritten(files: GatedFiles, tmp_path: Path) -> None:
+def test_no_thread_waits_while_a_message_is_overwritten(files: GatedFiles, tmp_path: Path) -> None:
     with filled(files, tmp_path) as store:
         files.gate.clear()
         erasing = threading.Thread(target=store.erase, args=(7,))

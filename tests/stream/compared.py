@@ -1,8 +1,4 @@
-"""Requests for streams, put to the real server and to our rules alike.
-
-A case is a list of requests. Each answer is boiled down to what the configuration rules decide: the
-bytes of the configuration, or the error.
-"""
+"""Requests about streams, sent to the real server and to our rules alike."""
 
 from __future__ import annotations
 
@@ -15,21 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.documents.decoding import decode_request
-from penstock.documents.encoding import encode, to_json
 from penstock.errors import ApiError
-from penstock.stream.allowances import AccountLimits, ServerLimits
-from penstock.stream.config import StorageType, StreamConfig, StreamConfigRequest
-from penstock.stream.creation import checked_creation
-from penstock.stream.updates import checked_update
-from penstock.stream.versioning import for_answer
+from penstock.stream.config.config import StorageType, StreamConfig, StreamConfigRequest, for_answer
+from penstock.stream.config.requests import checked_creation, checked_update
+from penstock.stream.quota import AccountLimits, ServerLimits
 from penstock.testing.servers import WAIT_S, reference_server
+from penstock.text.json.codec import decode_request, encode, to_json
 from tests.support.nats_client import NatsClient
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The real server, and where its streams are."""
+    """The real server, and the folder of its streams."""
 
     port: int
     store_dir: Path
@@ -47,7 +40,7 @@ def reference_in(folder: Path, settings: str = "") -> Iterator[Reference]:
 
 
 ACCOUNTS = ("$G", "A")
-"""The accounts in which streams are asked for."""
+"""The accounts in which streams are requested."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +75,12 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> Case:
 
 
 def beside(*others: dict[str, Any], **fields: Any) -> Case:
-    """A stream S beside others that are there already."""
+    """A stream S beside others that exist already."""
     return (*(create(other.pop("name"), **other) for other in others), create(**fields))
 
 
 def ask_reference(client: NatsClient, request: Request) -> bytes:
-    """Give the configuration that the real server answers with, or its error."""
+    """Return the configuration that the real server answers with, or its error."""
     subject = f"$JS.API.STREAM.{request.verb}.{request.name}"
     answer = client.request(subject, request.body).payload
     document = json.loads(answer)
@@ -105,16 +98,12 @@ def forget_streams(client: NatsClient) -> None:
 
 
 def wait_until_cleared(server: Reference, names: Collection[str]) -> None:
-    """Wait until nothing is left of streams with these names.
-
-    The real server clears folders away behind its answer, an account's empty one included, and
-    until then a stream of the same name may fail to be made.
-    """
+    """Wait until nothing is left of streams with these names."""
     give_up_s = time.monotonic() + WAIT_S
     folders = {folder for name in names for folder in (name, f".{name}")}
     for account in ACCOUNTS:
         streams = server.store_dir / "jetstream" / account / "streams"
-        # With something in it, an account's folder stays.
+        # The folder of an account that is not empty stays.
         (streams / ".kept").mkdir(exist_ok=True, parents=True)
         while not folders.isdisjoint(os.listdir(streams)):
             assert time.monotonic() < give_up_s, f"{names} are still there"
@@ -123,7 +112,7 @@ def wait_until_cleared(server: Reference, names: Collection[str]) -> None:
 
 @dataclass
 class OurRules:
-    """Our answers to the same requests; `streams` are those that were made so far."""
+    """Our answers to the same requests; `streams` are those created so far."""
 
     server_version: str
     strict: bool = True
@@ -132,7 +121,7 @@ class OurRules:
     streams: dict[str, StreamConfig] = field(default_factory=dict)
 
     def ask(self, request: Request) -> bytes:
-        """Give the configuration, or the error."""
+        """Return the configuration, or the error."""
         try:
             document = decode_request(StreamConfigRequest, request.body, strict=self.strict)
             config = self._decide(request, document)
@@ -173,7 +162,7 @@ class OurRules:
 def differences(
     server: Reference, client: NatsClient, rules: OurRules, case: Case
 ) -> list[tuple[str, Mapping[str, str]]]:
-    """Put the requests of one case to both; give those whose answers differ."""
+    """Send the requests of one case to both; return those whose answers differ."""
     wait_until_cleared(server, {request.name for request in case})
     found: list[tuple[str, Mapping[str, str]]] = []
     for request in case:

@@ -11,6 +11,6 @@ from tests.stream.fed import Side, sides
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    """Give the real server and ours."""
+    """Return the real server and ours."""
     with sides(tmp_path_factory.mktemp("both")) as pair:
         yield pair

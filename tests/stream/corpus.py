@@ -211,7 +211,7 @@ def _placements() -> list[Case]:
 
 
 def _again() -> list[Case]:
-    """The same stream asked for twice, the same or another."""
+    """The same stream requested twice, with the same configuration or another."""
     full: dict[str, Any] = {
         "subjects": ["a.*", "b"],
         "description": "d",

@@ -97,7 +97,7 @@ def _transforms() -> list[Case]:
     for source, destination in _pairs():
         pair = {"src": source, "dest": destination}
         found.append(alone(subject_transform=pair))
-        # What is no subject at all is refused here, and some of it is not there.
+        # An invalid subject is refused here; the real server accepts some of them.
         if " " not in source + destination and not destination.startswith(">."):
             found.append(alone(subjects=["s.>"], republish=pair))
         found.append(alone(mirror={"name": "O", "subject_transforms": [pair]}))
@@ -295,7 +295,7 @@ def _origins_changed_and_in_circles() -> list[Case]:
     found += [
         (create("A"), create("B", sources=[{"name": "A"}]), update("A", sources=[{"name": "B"}]))
     ]
-    # One stream by two ways: whether that is taken for a circle depends on which way comes first.
+    # One stream by two ways: whether that counts as a circle depends on which way comes first.
     found += [
         (
             create("D"),

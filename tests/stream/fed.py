@@ -1,8 +1,4 @@
-"""Stories about mirrors and sources, told to the real server and to ours alike.
-
-A story makes streams, publishes and waits; what is then in the streams must be the same on both
-sides: sequences, subjects, headers, bodies, gaps, and the times where they are kept.
-"""
+"""Stories about mirrors and sources, played on the real server and on ours alike."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.stream.source_marks import short_hash
+from penstock.stream.replication.source import short_hash
 from penstock.testing.servers import WAIT_S, ServerProcess, reference_server, server_process
 from tests.support.nats_client import NatsClient
 
@@ -41,7 +37,7 @@ class Side(NatsClient):
         self.url = f"nats://127.0.0.1:{port}"
 
     def make(self, name: str, **config: Any) -> dict[str, Any]:
-        """Make a stream."""
+        """Create a stream."""
         return self.api(f"STREAM.CREATE.{name}", {"name": name} | config)
 
     def change(self, name: str, **config: Any) -> dict[str, Any]:
@@ -49,7 +45,7 @@ class Side(NatsClient):
         return self.api(f"STREAM.UPDATE.{name}", {"name": name} | config)
 
     def origin(self, name: str, count: int = 6, **config: Any) -> None:
-        """Make a stream with messages that others can take: of two kinds, each with a number."""
+        """Create a stream with messages that others can take: of two kinds, each with a number."""
         self.make(name, subjects=[f"{name}.>"], **config)
         for number in range(count):
             self.put(f"{name}.{number % 2}.{number}", b"%d" % number)
@@ -62,12 +58,12 @@ class Side(NatsClient):
         return answer
 
     def drop(self, name: str, *seqs: int) -> None:
-        """Remove messages."""
+        """Purge messages."""
         for seq in seqs:
             self.api(f"STREAM.MSG.DELETE.{name}", {"seq": seq})
 
     def info(self, name: str) -> dict[str, Any]:
-        """Ask for a stream."""
+        """Return the information of a stream."""
         return self.api(f"STREAM.INFO.{name}", {"deleted_details": True})
 
     def wait(self, name: str, is_ready: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -79,11 +75,11 @@ class Side(NatsClient):
         return info
 
     def wait_for(self, name: str, last_seq: int) -> dict[str, Any]:
-        """Wait until a stream has come to a sequence."""
+        """Wait until a stream has reached a sequence."""
         return self.wait(name, lambda info: bool(info["state"]["last_seq"] >= last_seq))
 
     def kept(self, name: str) -> list[Kept]:
-        """Give all that a stream has."""
+        """Return all messages of a stream."""
         state = self.info(name)["state"]
         gone = set(state.get("deleted", ()))
         seqs = range(max(state["first_seq"], 1), state["last_seq"] + 1)
@@ -97,16 +93,16 @@ class Side(NatsClient):
         return found
 
     def identity(self, name: str) -> str:
-        """Give what tells a stream from another of its name."""
+        """Return the identity of a stream."""
         return short_hash(self.info(name)["created"])
 
     def picture(self, name: str) -> list[Any]:
-        """Give a stream without what differs between servers: times, and who made it when."""
+        """Return a stream's information without what differs: times and creators."""
         info = self.info(name)
         state, mirror = info["state"], info.get("mirror", {})
         numbers = [state[field] for field in ("messages", "bytes", "last_seq")]
         if state["last_seq"]:
-            # Of a stream that never had a message both tell another first sequence.
+            # The first sequence of a stream that never had a message differs.
             numbers += [state["first_seq"], *state.get("deleted", ())]
         messages = [
             (
@@ -124,11 +120,11 @@ class Side(NatsClient):
 
 
 Story = Callable[[Side], list[str]]
-"""Tells it to one server, and gives the streams to be compared."""
+"""Plays it on one server, and returns the streams to compare."""
 
 
 def check_alike(both: tuple[Side, Side], story: Story) -> None:
-    """Tell a story to both servers, and compare what came of it."""
+    """Play a story on both servers, and compare the outcomes."""
     theirs, ours = both
     names = story(theirs)
     assert story(ours) == names
@@ -137,7 +133,7 @@ def check_alike(both: tuple[Side, Side], story: Story) -> None:
 
 
 def restarted(server: ServerProcess, folder: Path, *, is_killed: bool) -> ServerProcess:
-    """Have our server go and come again."""
+    """Restart our server."""
     if is_killed:
         server.kill()
     else:
@@ -147,7 +143,7 @@ def restarted(server: ServerProcess, folder: Path, *, is_killed: bool) -> Server
 
 @contextmanager
 def sides(folder: Path) -> Iterator[tuple[Side, Side]]:
-    """Give the real server and ours."""
+    """Return the real server and ours."""
     with (
         reference_server(store_dir=folder / "theirs") as theirs,
         server_process(store_dir=folder / "ours") as ours,

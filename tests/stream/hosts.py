@@ -1,13 +1,4 @@
-"""A host for streams without a server around it: a hub, an account's subscriptions, a loop.
-
-    with StreamHouse(tmp_path) as house:
-        stream = house.create(name="S", subjects=["s.>"])
-        house.publish("s.1", b"x", reply="_IN.1")
-        assert house.answers() == [...]
-
-Nothing waits for time to pass: the loop's time is the clock's, and `answers` makes everything
-durable and then lets the loop do what has become due.
-"""
+"""A host for streams without a server around it: a hub, an account's subscriptions, a loop."""
 
 from __future__ import annotations
 
@@ -20,24 +11,21 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from penstock.clock import Clock, SystemClock
-from penstock.documents.decoding import decode_request
-from penstock.documents.times import Instant
 from penstock.routing.hub import Hub, Service
 from penstock.routing.sublist import Sublist, Subscription
 from penstock.store.vfs import FileSystem, OsFileSystem
-from penstock.stream.allowances import AccountLimits, ServerLimits
-from penstock.stream.batch_room import BatchRoom
-from penstock.stream.config import StorageType, StreamConfig, StreamConfigRequest
-from penstock.stream.creation import checked_creation
-from penstock.stream.folders import StreamFolder
-from penstock.stream.storage import StoragePolicy
-from penstock.stream.storage_room import UNBOUNDED
+from penstock.stream.config.config import StorageType, StreamConfig, StreamConfigRequest
+from penstock.stream.config.requests import checked_creation, checked_update
+from penstock.stream.publish.batches import BatchQuota
+from penstock.stream.quota import UNBOUNDED, AccountLimits, ServerLimits
+from penstock.stream.storage import StoragePolicy, StreamFolder
 from penstock.stream.stream import Stream
-from penstock.stream.updates import checked_update
+from penstock.text.json.codec import decode_request
+from penstock.text.times import Instant
 
 
 class Answer(NamedTuple):
-    """A message that somebody was sent."""
+    """A published message."""
 
     subject: str
     headers: bytes
@@ -72,7 +60,7 @@ class StreamHouse:
         self.domain = domain
         self.payload_bytes_max = 2**20
         self.policy = StoragePolicy()
-        self.batch_room = BatchRoom()
+        self.batch_quota = BatchQuota()
         self.hub = Hub(1)
         self.sublist = Sublist()
         self.loop = _Loop(self.clock)
@@ -98,7 +86,7 @@ class StreamHouse:
         self.full.append(stream)
 
     def listen(self, subject: str) -> None:
-        """Gather what is published to a subject."""
+        """Collect what is published to a subject."""
 
         def take(subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
             del reply
@@ -107,7 +95,7 @@ class StreamHouse:
         self.sublist.insert(Subscription(Service(take), subject.encode(), b"1"))
 
     def create(self, **fields: Any) -> Stream:
-        """Make a stream as a client would."""
+        """Create a stream as a client would."""
         body = json.dumps(fields).encode()
         request = decode_request(StreamConfigRequest, body, strict=True)
         config = checked_creation(
@@ -133,7 +121,7 @@ class StreamHouse:
         stream.update(config)
 
     def open(self, config: StreamConfig) -> Stream:
-        """Open a stream, which may be there."""
+        """Open a stream, which may exist."""
         folder = StreamFolder(self.files, str(self.path / config.name), lambda: os.urandom(8).hex())
         folder.write(config, Instant(0))
         stream = Stream(self, self.sublist, folder, config, Instant(0))
@@ -155,17 +143,17 @@ class StreamHouse:
         )
 
     def settle(self) -> None:
-        """Make everything durable and do what has become due."""
+        """Make everything durable and run what is due."""
         self.hub.flush()
         for stream in self.streams.values():
             if not stream.is_stopped:
                 stream.store.flush()
-        # What is due now, and what that has made due.
+        # What is due now, and what becomes due by that.
         for _ in range(3):
             self.loop.run_until_complete(asyncio.sleep(0))
 
     def answers(self) -> list[Answer]:
-        """Take what was sent so far."""
+        """Return what was published so far, and forget it."""
         self.settle()
         found, self._answers = self._answers, []
         return found

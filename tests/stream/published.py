@@ -1,8 +1,4 @@
-"""The same messages published to the real server and to our streams: answers, and what is stored.
-
-A case is a stream's configuration and messages for it. Compared are the bytes of all answers in
-their order, and of all messages that are stored then.
-"""
+"""The same messages published to the real server and to our streams: answers, stored messages."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ NOT_FOUND: Final = 10037
 
 
 def block(headers: dict[str, str]) -> bytes:
-    """Write headers as a client does."""
+    """Return a block of headers as a client writes it."""
     if not headers:
         return b""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -35,7 +31,7 @@ def block(headers: dict[str, str]) -> bytes:
 
 @dataclass(frozen=True)
 class Publish:
-    """One message; without a reply nobody is answered."""
+    """One message; without a reply there is no answer."""
 
     subject: str
     body: bytes = b""
@@ -53,7 +49,7 @@ def pub(
     raw: str = "",
     **headers: str,
 ) -> Publish:
-    """Name headers without `Nats-` and with underlines, or give the `raw` block."""
+    """Return a message; headers are without `Nats-` and with underscores, or the `raw` block."""
     names = {f"Nats-{name.replace('_', '-')}": value for name, value in headers.items()}
     return Publish(subject, body, names, reply, raw.encode())
 
@@ -76,7 +72,7 @@ def case(name: str, /, *messages: Publish, **config: Any) -> Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case."""
+    """The outcome of a case."""
 
     answers: list[tuple[str, bytes]]
     stored: list[tuple[int, str, bytes, bytes]]
@@ -84,7 +80,7 @@ class Outcome:
 
 
 def replies(messages: tuple[Publish, ...]) -> list[tuple[Publish, str]]:
-    """Give each message the reply that it has, or one of its own."""
+    """Return each message with its reply, or one of its own."""
     numbers = itertools.count(1)
     return [
         (each, f"_IN.{next(numbers)}" if each.reply is None else each.reply) for each in messages
@@ -92,9 +88,9 @@ def replies(messages: tuple[Publish, ...]) -> list[tuple[Publish, str]]:
 
 
 def wait_until_cleared(folder: Path) -> None:
-    """Wait until nothing is left of a stream: the real server clears up behind its answer."""
+    """Wait until nothing is left of a stream: the real server cleans up after its answer."""
     give_up_s = time.monotonic() + WAIT_S
-    # With something in it, the folder of all streams stays.
+    # The folder of all streams stays while it is not empty.
     (folder.parent / ".kept").mkdir(exist_ok=True, parents=True)
     while folder.exists() or folder.with_name(f".{folder.name}").exists():
         assert time.monotonic() < give_up_s, f"{folder} is still there"
@@ -108,7 +104,7 @@ def ask_reference(client: NatsClient, asked: Case, store_dir: Path) -> Outcome:
         for message, reply in replies(asked.messages):
             headers = message.raw_headers or block(message.headers)
             client.publish(message.subject, message.body, headers=headers, reply=reply)
-        # It is refused, behind everything else.
+        # It is refused, and answered behind everything else.
         client.publish("s.end", headers=block({"Nats-Expected-Stream": "X"}), reply=SENTINEL)
         answers = []
         while (answer := client.next_delivery()).subject != SENTINEL:
@@ -146,7 +142,7 @@ def ask_ours(house: StreamHouse, asked: Case) -> Outcome:
 
 
 def outcome_of(house: StreamHouse, stream: Stream, asked: Case) -> Outcome:
-    """Publish to a stream that was made, and give what comes of it."""
+    """Create a stream, publish to it and return the outcome."""
     for message, reply in replies(asked.messages):
         headers = message.raw_headers or block(message.headers)
         house.publish(message.subject, message.body, headers=headers, reply=reply)

@@ -11,12 +11,12 @@ MEMORY = {"storage": "memory"}
 
 
 def numbered(*fields: tuple[str, str]) -> tuple[Publish, ...]:
-    """A message for each value of a header."""
+    """Return a message for each value of a header."""
     return tuple(pub("s.a", **{name: value}) for name, value in fields)
 
 
 def batch(batch_id: str, *messages: Publish) -> tuple[Publish, ...]:
-    """An atomic batch; the last message commits it."""
+    """Return an atomic batch; the last message commits it."""
     return tuple(
         Publish(
             each.subject,

@@ -53,7 +53,7 @@ LIMITS: tuple[dict[str, Any], ...] = (
 
 
 class Publisher:
-    """Makes up messages, some of them of batches that go on."""
+    """Invents messages, some of them in batches that continue."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -92,7 +92,7 @@ class Publisher:
 
 
 def random_case(seed: int) -> Case:
-    """Give the same case for the same seed."""
+    """Return a random case; the same for the same seed."""
     random = Random(seed)
     config: dict[str, Any] = {"name": "S", "subjects": ["s.>"], **random.choice(LIMITS)}
     for name in SWITCHES:

@@ -1,4 +1,4 @@
-"""Key-value and object stores as a client library builds them of streams, with both servers."""
+"""Key-value and object stores as a client library builds them from streams, with both servers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def server(
 
 
 async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
-    """Ask until it is so."""
+    """Ask until the condition holds."""
 
     async def ask() -> None:
         while not await is_so():
@@ -50,7 +50,7 @@ async def next_of(watcher: Any) -> Any:
 
 
 async def updates(watcher: Any, count: int) -> list[tuple[str, bytes, str | None] | None]:
-    """Give what a watcher sees next: key, value and operation; None where it knows all there is."""
+    """Return what a watcher sees next: key, value and operation; None after the last."""
     found = [await next_of(watcher) for _ in range(count)]
     return [each and (each.key, each.value, each.operation) for each in found]
 
@@ -289,7 +289,7 @@ def test_objects_are_listed_watched_renewed_and_sealed(server: ServerProcess) ->
         assert (await store.get("one")).data == b"3" * 10
         await store.update_meta("one", ObjectMeta(name="one", description="other"))
         assert (await store.get_info("one")).description == "other"
-        # Of the first pieces nothing is left.
+        # The first pieces are gone.
         assert (await js.stream_info("OBJ_things")).state.messages == 3
         await store.seal()
         with pytest.raises(APIError) as sealed:

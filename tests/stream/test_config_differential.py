@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.stream.allowances import AccountLimits, ServerLimits, TierLimits
-from penstock.stream.config import StreamConfig
+from penstock.stream.config.config import StreamConfig
+from penstock.stream.quota import AccountLimits, ServerLimits, TierLimits
 from tests.stream import corpus, corpus_subjects
 from tests.stream.compared import (
     Case,

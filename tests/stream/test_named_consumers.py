@@ -1,4 +1,4 @@
-"""Mirrors and sources that take from a consumer which is there already."""
+"""Mirrors and sources that read through an existing consumer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.oracle
 
 
 def consumer(side: Side, stream: str, **config: Any) -> dict[str, Any]:
-    """Make a consumer that a stream can take from, under the name `D`."""
+    """Create a consumer that a stream can read through, with the name `D`."""
     fields = {
         "durable_name": "D",
         "deliver_subject": f"to.{stream}",

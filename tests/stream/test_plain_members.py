@@ -1,4 +1,4 @@
-"""Members of atomic batches that ask for no answer: kept by compiled code, judged all the same."""
+"""Members of atomic batches that ask for no answer: added by compiled code, judged all the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.stream.batch_room import BatchRoom
+from penstock.stream.publish.batches import BatchQuota
 from penstock.stream.stream import Stream
 from penstock.testing.clock import FakeClock
 from tests.stream.hosts import StreamHouse
@@ -24,7 +24,7 @@ def plain(house: StreamHouse, number: int, body: bytes = b"x") -> None:
 
 
 def commit(house: StreamHouse, number: int) -> int:
-    """Commit; give the code of the refusal, 0 for none."""
+    """Commit; return the code of the refusal, 0 for none."""
     words = {ID: "b", NUMBER: str(number), COMMIT: "1"}
     house.publish("s.end", b"end", headers=block(words), reply="_IN.end")
     answer = json.loads(house.answers()[-1].body)
@@ -32,7 +32,7 @@ def commit(house: StreamHouse, number: int) -> int:
 
 
 def kept(stream: Stream) -> int:
-    """Tell how many members the compiled path has kept."""
+    """Return how many members the compiled path has added."""
     members = stream.ingest.open_batches.get(b"b")
     return 0 if members is None else sum(isinstance(each, tuple) for each in members.entries)
 
@@ -50,7 +50,7 @@ def test_they_are_kept_without_a_closer_look_and_stored_in_order(tmp_path: Path)
             *(f"s.{number}" for number in range(1, 1000)),
             "s.end",
         ]
-        assert (house.batch_room.total, house.batch_room.bytes) == (0, 0)
+        assert (house.batch_quota.total, house.batch_quota.bytes) == (0, 0)
         assert stream.ingest.open_batches == {}
 
 
@@ -110,7 +110,7 @@ def test_whether_a_member_asks_for_an_answer_changes_nothing_but_that(
             house.settle()
             answer = [each.body for each in house.answers() if each.subject == "_IN.end"]
             stored = [message[1:] for message in our_messages(stream)]
-            outcomes.append((answer, stored, house.batch_room.total, house.batch_room.bytes))
+            outcomes.append((answer, stored, house.batch_quota.total, house.batch_quota.bytes))
 
     assert outcomes[0] == outcomes[1]
 
@@ -162,17 +162,17 @@ def test_what_is_expected_of_their_subjects_is_refused(tmp_path: Path) -> None:
 
 def test_they_take_room_and_are_bounded(tmp_path: Path) -> None:
     with StreamHouse(tmp_path) as house:
-        house.batch_room = BatchRoom(bytes_max=1000, messages_max=20)
+        house.batch_quota = BatchQuota(bytes_max=1000, messages_max=20)
         house.create(name="S", subjects=["s.>"], allow_atomic=True)
         for number in range(1, 4):
             plain(house, number, b"x" * 200)
-        assert 600 < house.batch_room.bytes <= 1000
+        assert 600 < house.batch_quota.bytes <= 1000
         plain(house, 4, b"x" * 400)
-        assert (house.batch_room.total, house.batch_room.bytes) == (0, 0)
+        assert (house.batch_quota.total, house.batch_quota.bytes) == (0, 0)
 
         for number in range(1, 22):
             plain(house, number, b"")
-        assert house.batch_room.total == 0
+        assert house.batch_quota.total == 0
 
 
 def test_a_stream_that_wants_a_closer_look_meanwhile_has_it(tmp_path: Path) -> None:

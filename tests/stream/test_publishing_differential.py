@@ -1,4 +1,4 @@
-"""What our streams make of published messages, and the real server: the same in each case."""
+"""Published messages get the same answers, and are stored the same, as with the real server."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What streams publish by themselves, compared with the real server: copies, markers, schedules.
-
-The real server takes its time, and is waited for; ours is shown the clock. Times in headers are
-blotted out before they are compared.
-"""
+"""What streams publish by themselves, compared with the real server: copies, markers, schedules."""
 
 from __future__ import annotations
 

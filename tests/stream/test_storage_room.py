@@ -1,4 +1,4 @@
-"""Limits of the account and the server: kept to the byte, though few messages are asked for."""
+"""Limits of the account and the server: exact to the byte, though few messages ask for quota."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.stream.storage_room import UNBOUNDED, StorageRoom
+from penstock.stream.quota import UNBOUNDED, StorageQuota
 from penstock.stream.stream import Stream
 from tests.stream.hosts import StreamHouse
 from tests.stream.published import block
@@ -18,7 +18,7 @@ SIZE = 30 + len("s.a") + 100
 
 
 def publish_many(house: StreamHouse, headers: bytes = b"") -> list[int]:
-    """Publish more than there is room for; give the errors."""
+    """Publish more than there is room for; return the errors."""
     for _ in range(100):
         house.publish("s.a", b"x" * 100, headers=headers, reply="_IN.r")
     answers = [json.loads(answer.body) for answer in house.answers()]
@@ -26,8 +26,8 @@ def publish_many(house: StreamHouse, headers: bytes = b"") -> list[int]:
 
 
 def limit_account(stream: Stream, bytes_max: int) -> None:
-    stream.room = lambda: StorageRoom(
-        account_bytes=bytes_max - stream.store.state().bytes, stream_count=3
+    stream.limit_by(
+        lambda: StorageQuota(account_bytes=bytes_max - stream.store.state().bytes, stream_count=3)
     )
 
 
@@ -54,9 +54,9 @@ def test_headers_count_too(tmp_path: Path) -> None:
 def test_a_full_server_takes_nothing_more(tmp_path: Path) -> None:
     with StreamHouse(tmp_path) as house:
         stream = house.create(name="S", subjects=["s.>"])
-        stream.room = lambda: StorageRoom(server_bytes=10 * SIZE - stream.store.state().bytes)
+        stream.limit_by(lambda: StorageQuota(server_bytes=10 * SIZE - stream.store.state().bytes))
 
-        # The one that passes the limit is still taken: what counts is what was stored before it.
+        # The message that passes the limit is still stored: what was stored before it counts.
         assert publish_many(house) == [10023] * 89
 
 
@@ -79,7 +79,7 @@ def test_there_is_room_again_when_messages_are_gone(tmp_path: Path) -> None:
 def test_all_streams_together_are_granted_no_more_than_is_left(
     server_bytes: int, account_bytes: int, stream_count: int, size: int
 ) -> None:
-    room = StorageRoom(server_bytes, account_bytes, stream_count)
+    room = StorageQuota(server_bytes, account_bytes, stream_count)
     left = min(server_bytes, account_bytes) - size
 
     if left < UNBOUNDED // 2:

@@ -9,7 +9,7 @@ from penstock.client.jetstream import JetStream
 from penstock.errors import RecordNotFound
 from penstock.spark.archives.folder import ArchiveFolder
 from penstock.spark.archives.manifest import Manifest, load_manifest
-from penstock.spark.archives.rows import read_exact
+from penstock.spark.archives.parquet import read_exact
 from penstock.spark.jobs.archive import conclude, plan_archive, write_part
 from penstock.spark.jobs.inputs import Input
 from penstock.store.filestore import FileStore
@@ -38,7 +38,7 @@ def add(store: FileStore, first: int, end: int) -> None:
 
 
 def stored(path: Path) -> list[Row]:
-    """Give what a store says is in it."""
+    """Return what a store says is in it."""
     with FileStore.open(str(path), StoreConfig(name="ORDERS")) as store:
         found: list[Row] = []
         seq = store.state().first_seq
@@ -60,7 +60,7 @@ def stored(path: Path) -> list[Row]:
 
 
 def directory(path: Path, **options: str) -> Input:
-    """Give a store as what a job reads, in several parts."""
+    """Return a store as what a job reads, in several parts."""
     return Input(
         "penstock-blocks",
         {"path": str(path), "stream": "ORDERS", "maxBytesPerPartition": "50k", **options},
@@ -68,7 +68,7 @@ def directory(path: Path, **options: str) -> Input:
 
 
 def server_input(url: str, stream: str, **options: str) -> Input:
-    """Give a server's stream as what a job reads, in several parts where nothing else is said."""
+    """Return a server's stream as what a job reads, in several parts where nothing else is said."""
     options = options or {"maxRecordsPerPartition": "40"}
     return Input("penstock", {"servers": url, "stream": stream, **options})
 
@@ -80,7 +80,7 @@ def archive_here(source: Input, target: Path, until: int | None = None) -> Manif
 
 
 def connect(url: str) -> JetStream:
-    """Give a connection."""
+    """Return a connection."""
     return JetStream(Client.connect(url))
 
 
@@ -92,7 +92,7 @@ def publish(streams: JetStream, subject: str, count: int) -> None:
 
 
 def messages(streams: JetStream, stream: str) -> list[tuple[int, bytes, bytes, bytes, str]]:
-    """Give what a server says is in a stream."""
+    """Return what a server says is in a stream."""
     return [
         (each.seq, each.subject, each.headers, each.payload, each.time)
         for each in streams.each(stream)
@@ -100,7 +100,7 @@ def messages(streams: JetStream, stream: str) -> list[tuple[int, bytes, bytes, b
 
 
 def archived_sequences(target: Path) -> list[int]:
-    """Give the sequences of all messages that an archive names."""
+    """Return the sequences of all messages that an archive names."""
     folder = ArchiveFolder(str(target))
     batches = read_exact(folder, load_manifest(folder).files)
     return [seq for batch in batches for seq in batch.column("sequence").to_pylist()]

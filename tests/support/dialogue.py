@@ -51,7 +51,7 @@ class Dialogue:
             return
 
     def line(self) -> str | None:
-        """Give the next line; None where the connection is closed."""
+        """Return the next line; None where the connection is closed."""
         while b"\n" not in self._left:
             try:
                 more = self._socket.recv(65_536)
@@ -64,13 +64,13 @@ class Dialogue:
         return found.decode().strip()
 
     def next(self) -> str:
-        """Give the next line that is no PING; "closed" where the connection is closed."""
+        """Return the next line that is no PING; "closed" where the connection is closed."""
         while (found := self.line()) == "PING":
             self.send("PONG")
         return "closed" if found is None else found
 
     def answers(self) -> list[str]:
-        """Give the lines that came in answer to all that was sent."""
+        """Return the lines that came in answer to all that was sent."""
         self.send("PING")
         found = []
         while (line := self.next()) not in ("PONG", "closed"):
@@ -78,7 +78,7 @@ class Dialogue:
         return found if line == "PONG" else [*found, "closed"]
 
     def has_nothing(self) -> bool:
-        """Tell whether nothing has come by now."""
+        """Return True if nothing has come by now."""
         self._socket.setblocking(False)
         try:
             self._left += self._socket.recv(65_536)

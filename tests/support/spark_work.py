@@ -22,12 +22,12 @@ from pyspark.sql import DataFrame, SparkSession
 import penstock
 from penstock.spark import schema
 from penstock.spark.jobs.archive import archive
-from penstock.spark.jobs.inputs import Input, InputPart, read_part
-from penstock.spark.jobs.work import run_parts
+from penstock.spark.jobs.inputs import Input
+from penstock.spark.jobs.job import run_parts
+from penstock.spark.part import StreamPart
 from penstock.spark.session import open_session
-from penstock.spark.sql.catalog import SESSION_CONF, Catalog
+from penstock.spark.sql.catalog import SESSION_CONF, Catalog, tables_of_server
 from penstock.spark.sql.results import Result
-from penstock.spark.sql.tables import tables_of_server
 
 PARTS = 4
 SEVERAL = (
@@ -64,7 +64,7 @@ class Told(msgspec.Struct):
 
 
 def hashed(rows: Iterable[tuple[int, str, bytes]]) -> str:
-    """Give one text for rows, in whatever order they come."""
+    """Return one text for rows, in whatever order they come."""
     lines = sorted(f"{seq} {subject} {data.hex()}" for seq, subject, data in rows)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -74,11 +74,11 @@ def _hash(frame: DataFrame) -> str:
     return hashed((row[0], row[1], bytes(row[2])) for row in rows)
 
 
-def work_on(part: InputPart) -> tuple[str, str, int]:
-    """Give a hash of a part's messages, where Penstock is from here, and this process."""
+def work_on(part: StreamPart) -> tuple[str, str, int]:
+    """Return a hash of a part's messages, where Penstock is from here, and this process."""
     rows = [
         (row["sequence"], row["subject"], row["data"])
-        for batch in read_part(part, [schema.SEQUENCE, schema.SUBJECT, schema.DATA])
+        for batch in part.read([schema.SEQUENCE, schema.SUBJECT, schema.DATA])
         for row in batch.to_pylist()
     ]
     return hashed(rows), str(Path(penstock.__file__).parent), os.getpid()

@@ -48,7 +48,7 @@ class StoreHouse:
         return IN_FILES if self.is_lasting else IN_MEMORY
 
     def model(self, **config: Any) -> StoreModel:
-        """Give a model of the store that `open` gives."""
+        """Return a model of the store that `open` gives."""
         return StoreModel(StoreConfig(name="orders", block_bytes=4096, **config), self.counting)
 
     def open(self, **config: Any) -> FileStore:
@@ -107,7 +107,7 @@ class StoreHouse:
         self._open.clear()
 
     def file_bytes(self) -> dict[str, bytes]:
-        """Give the store's files; one that its threads remove meanwhile may be missing."""
+        """Return the store's files; one that its threads remove meanwhile may be missing."""
         found = {}
         for name in self.files.list_names(self.path):
             with contextlib.suppress(FileNotFoundError, IsADirectoryError):
@@ -117,7 +117,7 @@ class StoreHouse:
         return found
 
     def disk_bytes(self) -> int:
-        """Give the length of all block files."""
+        """Return the length of all block files."""
         return sum(len(data) for name, data in self.file_bytes().items() if ".blk" in name)
 
     def close(self) -> None:

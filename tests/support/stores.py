@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import RecordNotFound
-from penstock.store.block_files import StoredMessage
 from penstock.store.filestore import FileStore
 from penstock.store.interface import FilteredState, SubjectState
+from penstock.store.log.block import StoredMessage
 from penstock.subjects import SubjectFilter
 from tests.models.store import Message, Patterns, StoreModel
 
@@ -27,7 +27,7 @@ FILTERS: tuple[Patterns, ...] = (
 
 
 def filter_of(patterns: Patterns) -> SubjectFilter | None:
-    """Give the filter made of patterns."""
+    """Return the filter made of patterns."""
     return None if patterns is None else SubjectFilter(patterns)
 
 

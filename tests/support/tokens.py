@@ -27,7 +27,7 @@ FREE = {"subs": -1, "data": -1, "payload": -1}
 
 
 def now() -> int:
-    """Tell the time as JWTs do."""
+    """Return the time in seconds, as JWTs have it."""
     return int(time.time())
 
 
@@ -83,7 +83,7 @@ class Operator:
         return Account(self, name, **own)
 
     def settings(self, *accounts: Account, resolver: str = "MEMORY", more: str = "") -> str:
-        """Give a configuration with these accounts, and with the system's."""
+        """Return a configuration with these accounts, and with the system's."""
         preload = "\n".join(f"{each.key.public}: {each.token}" for each in (self.system, *accounts))
         lines = (f"operator: {self.token}", f"resolver: {resolver}", "resolver_preload {")
         return "\n".join((*lines, preload, "}", more))
@@ -146,7 +146,7 @@ class User:
         self.token = token
 
     def fields(self, nonce: str) -> dict[str, Any]:
-        """Give what CONNECT needs."""
+        """Return what CONNECT needs."""
         return {"jwt": self.token, "sig": self.key.sign(nonce)}
 
     def write(self, path: Path) -> Path:

@@ -154,8 +154,8 @@ def test_the_plan_can_be_changed_while_files_are_open() -> None:
     file = files.open("/a", "create")
     file.write_at(0, b"fine")
 
-    files.plan = FaultPlan(1, WRITE_ONLY, error=errno.EINTR)
-    assert code_of(lambda: file.write_at(0, b"bad")) == errno.EINTR
+    files.plan = FaultPlan(1, WRITE_ONLY, error=errno.EAGAIN)
+    assert code_of(lambda: file.write_at(0, b"bad")) == errno.EAGAIN
     files.plan = None
     file.write_at(0, b"good")
 

@@ -31,7 +31,7 @@ def synced_file(files: MemoryFileSystem, path: str, data: bytes) -> File:
 
 
 def survivors(files: MemoryFileSystem) -> list[dict[str, bytes]]:
-    """Give what is found after a power cut, for many ways it can go."""
+    """Return what is found after a power cut, for many ways it can go."""
     return [files.survivor(Random(seed)).snapshot() for seed in SEEDS]
 
 

@@ -29,12 +29,12 @@ class Import:
     names: tuple[str, ...]
 
     def modules(self) -> tuple[str, ...]:
-        """Give every module that this may load: `from a import b` may mean a or a.b."""
+        """Return every module that this may load: `from a import b` may mean a or a.b."""
         return (self.module, *(f"{self.module}.{name}" for name in self.names))
 
 
 def source_files(*suffixes: str) -> list[Path]:
-    """Give our files with these suffixes, in a fixed order."""
+    """Return our files with these suffixes, in a fixed order."""
     tops = [ROOT / name for name in ("src", "tests", "benchmarks", "tools")]
     found = [ROOT / "setup.py"] if ".py" in suffixes else []
     for top in tops:
@@ -43,18 +43,18 @@ def source_files(*suffixes: str) -> list[Path]:
 
 
 def relative(path: Path) -> str:
-    """Give a path as people write it."""
+    """Return a path as people write it."""
     return path.relative_to(ROOT).as_posix()
 
 
 def module_name(path: Path) -> str:
-    """Give the full name of a module under src."""
+    """Return the full name of a module under src."""
     parts = path.relative_to(ROOT / "src").with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def imports_of(path: Path) -> list[Import]:
-    """Give what a file imports or cimports."""
+    """Return what a file imports or cimports."""
     text = path.read_text()
     return list(python_imports(text) if path.suffix in (".py", ".pyi") else cython_imports(text))
 

@@ -1,7 +1,6 @@
-"""Imports point down only, in Python and in compiled code alike.
+"""Imports point down only, in Python and in compiled code alike, as `tools/layers.toml` says.
 
-The table is the whole plan, packages that are still to come included, so that a new package finds
-its place waiting. import-linter checks the same for what it can see; it does not see Cython.
+import-linter checks the same for what it can see; it does not see Cython.
 """
 
 from __future__ import annotations
@@ -14,49 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.sources import PACKAGE, Import, cython_imports, imports_of, module_name, relative
+from tools.layers import load_layers, targets, with_part
 
-LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"testing", "__main__"}),
-    frozenset({"cli", "pipelines"}),
-    frozenset({"bench"}),
-    frozenset({"server", "spark"}),
-    frozenset({"api", "monitor"}),
-    frozenset({"cluster"}),
-    frozenset({"consumer"}),
-    frozenset({"stream", "net", "client"}),
-    frozenset({"routing", "security", "store", "raft", "config"}),
-    frozenset({"documents"}),
-    frozenset({"protocol", "format"}),
-    frozenset({"subjects", "limits", "clock", "error_codes"}),
-    frozenset({"errors"}),
-)
-"""From the top down; those on one line may not import each other."""
-
-SERVER_CODE = frozenset(
-    f"penstock.{name}"
-    for name in (
-        "server", "api", "monitor", "cluster", "consumer", "stream", "net", "routing", "security",
-        "store", "raft", "config",
-    )
-)  # fmt: skip
-WAITING = frozenset({"asyncio", "socket", "ssl", "threading", "time", "random"})
-TABLES = frozenset({"pyspark", "pyarrow", "pandas"})
-
-FORBIDDEN: dict[str, frozenset[str]] = {
-    # Executors never load server code.
-    "spark": SERVER_CODE,
-    "pipelines": SERVER_CODE,
-    # These compute and do not wait.
-    "protocol": WAITING,
-    "routing": WAITING,
-    "format": WAITING,
-    "documents": WAITING,
-    "raft": WAITING,
-    "subjects": WAITING,
-    # Blocking code, without an event loop.
-    "store": frozenset({"asyncio", "socket", "ssl"}),
-}
-"""What a package may not import though it is below it, or is not ours."""
+LAYERS = load_layers()
+SERVER_CODE = LAYERS.groups["server-code"]
+TABLES = LAYERS.groups["tables"]
 
 WRITES_STORES = "penstock.spark.jobs."
 """Jobs that make or change directories of blocks do so by the store's own code; formats do not."""
@@ -71,22 +32,18 @@ MODULES = sorted(
 )
 
 
-def layer_of(package: str) -> int | None:
-    return next((place for place, names in enumerate(LAYERS) if package in names), None)
-
-
 def package_of(module: str) -> str:
-    """Give the part of a full name that stands in the table; "" for penstock itself."""
+    """Return the part of a full name that stands in the table; "" for penstock itself."""
     return [*module.split("."), ""][1]
 
 
 def complaints(module: str, imports: list[Import]) -> list[str]:
-    """Say what is wrong with a module's imports."""
+    """Return what is wrong with a module's imports."""
     package = package_of(module)
-    here = layer_of(package)
-    forbidden = FORBIDDEN.get(package, frozenset())
+    here = LAYERS.number_of(package)
+    forbidden = LAYERS.forbidden.get(package, frozenset())
     # The command line names Spark's types, and loads it where a command needs it.
-    if package not in ("cli", "spark", "pipelines"):
+    if package not in ("cli", "spark"):
         forbidden |= TABLES
     if module.startswith(WRITES_STORES):
         forbidden -= {"penstock.store"}
@@ -99,22 +56,31 @@ def complaints(module: str, imports: list[Import]) -> list[str]:
         prefixes = {".".join(parts[:size]) for size in range(1, len(parts) + 1)}
         found |= {f"{package} must not know of {taboo}" for taboo in prefixes & forbidden}
         target = package_of(name) if parts[0] == "penstock" else package
-        there = layer_of(target)
+        there = LAYERS.number_of(target)
+        if package == "__main__":
+            continue
         if target != package and there is not None and (here is None or there <= here):
             found.add(f"{package} stands beside or below {target}")
     return sorted(found)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=relative)
-def test_a_module_imports_only_what_is_below_it(path: Path) -> None:
-    assert complaints(module_name(path), imports_of(path)) == []
+@pytest.mark.parametrize("path", targets(LAYERS), ids=relative)
+def test_the_picture_the_page_and_the_import_contract_are_those_of_the_table(path: Path) -> None:
+    marker, part = targets(LAYERS)[path]
+
+    assert path.read_text() == with_part(path.read_text(), marker, part), "run make layers"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=relative)
-def test_every_module_has_a_place_in_the_table(path: Path) -> None:
-    package = package_of(module_name(path))
+def test_a_module_imports_only_what_is_below_it() -> None:
+    found = {relative(path): complaints(module_name(path), imports_of(path)) for path in MODULES}
 
-    assert package == "" or layer_of(package) is not None
+    assert {path: wrong for path, wrong in found.items() if wrong} == {}
+
+
+def test_every_module_has_a_place_in_the_table() -> None:
+    packages = {package_of(module_name(path)) for path in MODULES} - {"", "__main__"}
+
+    assert {package for package in packages if LAYERS.number_of(package) is None} == set()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def public(names: set[str]) -> set[str]:
 
 
 def stub_names(body: list[ast.stmt]) -> set[str]:
-    """Give the public names that a stub's module or class body declares."""
+    """Return the public names that a stub's module or class body declares."""
     names = set()
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -34,12 +34,12 @@ def stub_names(body: list[ast.stmt]) -> set[str]:
 
 
 def is_alias(node: ast.AnnAssign) -> bool:
-    """Tell whether it names a type, for readers of the stub only."""
+    """Return True if it names a type, for readers of the stub only."""
     return isinstance(node.annotation, ast.Name) and node.annotation.id == "TypeAlias"
 
 
 def defined_names(module: types.ModuleType) -> set[str]:
-    """Give the public functions and classes that a module defines itself."""
+    """Return the public functions and classes that a module defines itself."""
     return public(
         {
             name
@@ -50,12 +50,12 @@ def defined_names(module: types.ModuleType) -> set[str]:
 
 
 def member_names(cls: type) -> set[str]:
-    """Give the public methods and attributes that a class defines itself."""
+    """Return the public methods and attributes that a class defines itself."""
     return public(set(vars(cls)) | set(inspect.get_annotations(cls)))
 
 
 def sources_of(path: Path) -> set[Path]:
-    """Give a .pyx and every .pxd of ours that is compiled into it."""
+    """Return a .pyx and every .pxd of ours that is compiled into it."""
     found: set[Path] = set()
     waiting = [path, path.with_suffix(".pxd")]
     while waiting:

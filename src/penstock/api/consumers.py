@@ -1,9 +1,9 @@
-"""Handlers about consumers: making, changing, showing, listing, pausing and removing them.
+"""Handlers about consumers: create, update, show, list, pause, reset and delete them.
 
-Requests for messages are not here: each consumer listens for its own, so that clients learn at once
-where there is none.
+Pulls are not here: each consumer subscribes to its own, so that a client gets "no responders" at
+once if there is none.
 
-Called by the dispatch, on the event loop's thread.
+Thread: the event loop's. `dispatch` calls the handlers.
 """
 
 from __future__ import annotations
@@ -15,53 +15,50 @@ from msgspec.structs import replace
 
 from penstock import error_codes
 from penstock.api.dispatch import Call
-from penstock.api.requests import (
-    JSApiConsumerPauseRequest,
-    JSApiConsumerResetRequest,
-    JSApiConsumersRequest,
-    JSApiConsumerUnpinRequest,
-)
-from penstock.api.responses import (
+from penstock.api.documents import (
     ConsumerList,
     ConsumerNames,
     ConsumerPaused,
     ConsumerReset,
     Done,
+    JSApiConsumerPauseRequest,
+    JSApiConsumerResetRequest,
+    JSApiConsumersRequest,
+    JSApiConsumerUnpinRequest,
 )
 from penstock.api.streams import check_empty
-from penstock.consumer.config import ConsumerConfig, CreateConsumerRequest
-from penstock.consumer.consumer import Consumer
-from penstock.consumer.creation import (
+from penstock.consumer.config.config import ConsumerConfig, CreateConsumerRequest
+from penstock.consumer.config.create import (
     Address,
+    CreationContext,
     Form,
-    Surroundings,
     addressed_config,
     checked_creation,
+    for_answer,
+    paused_until,
 )
-from penstock.consumer.info import ConsumerInfo
+from penstock.consumer.config.validation import check_group_name
+from penstock.consumer.consumer import Consumer
+from penstock.consumer.info import ConsumerInfo, describe
 from penstock.consumer.registry import StreamConsumers, consumers_of
-from penstock.consumer.updates import paused_until
-from penstock.consumer.validation import check_group_name
-from penstock.consumer.versioning import for_answer
-from penstock.documents.decoding import decode_plain
-from penstock.documents.encoding import document_of
-from penstock.documents.times import Instant
 from penstock.errors import ApiError, StoreError
 from penstock.limits import CONSUMER_LIST_MAX, CONSUMER_NAMES_MAX
-from penstock.stream.headers import value_of
-from penstock.stream.source_marks import identity_of, short_hash
+from penstock.protocol.headers import value_of
+from penstock.stream.replication.source import identity_of, short_hash
+from penstock.text.json.codec import decode_plain, document_of
+from penstock.text.times import Instant
 
 IDENTITY_HEADER: Final = "Nats-Stream-Identity"
-"""Tells a stream from one that had its name before, for whoever feeds another stream from it."""
+"""Distinguishes a stream from an earlier one of its name, for streams that are fed from it."""
 
 
 def _consumers(call: Call) -> StreamConsumers:
-    """Give the consumers of the stream that is named first; raises ApiError."""
+    """Return the consumers of the stream that is named first; raise ApiError."""
     return consumers_of(call.account.find(call.names[0]))
 
 
 def _found(call: Call) -> Consumer:
-    """Give the consumer that is named second; raises ApiError."""
+    """Return the consumer that is named second; raise ApiError."""
     consumer = _consumers(call).find(call.names[1])
     if consumer is None:
         raise ApiError(error_codes.CONSUMER_NOT_FOUND)
@@ -70,24 +67,24 @@ def _found(call: Call) -> Consumer:
 
 def _answered(call: Call, consumer: Consumer) -> ConsumerInfo:
     config = for_answer(consumer.config, call.service.version)
-    return replace(consumer.info(call.service.now_ns()), config=config)
+    return replace(describe(consumer, call.service.now_ns()), config=config)
 
 
-# Making and changing
+# Create and update
 
 
 async def create(call: Call) -> dict[str, Any]:
-    """Make a consumer whose name is in the body or made up, or change one."""
+    """Create or update a consumer whose name is in the body, or is made up."""
     return await _create(call, Address(Form.UNNAMED, *call.names))
 
 
 async def create_named(call: Call) -> dict[str, Any]:
-    """Make or change a consumer whose name, and perhaps its filter, is in the subject."""
+    """Create or update a consumer whose name, and perhaps filter, is in the subject."""
     return await _create(call, Address(Form.NAMED, *call.names))
 
 
 async def create_durable(call: Call) -> dict[str, Any]:
-    """Make or change a durable consumer."""
+    """Create or update a durable consumer."""
     return await _create(call, Address(Form.DURABLE, *call.names))
 
 
@@ -109,9 +106,9 @@ async def _create_in_turn(
     server = call.service.limits
     if config.is_internal:
         _check_identity(call, identity_of(consumers.stream.created))
-    # One that is offline is neither there nor may be made anew.
+    # Raises if the consumer is offline: it cannot be created again.
     consumers.find(config.name)
-    around = Surroundings(
+    around = CreationContext(
         consumers.stream.config,
         consumers.configs,
         server,
@@ -136,18 +133,18 @@ async def _create_in_turn(
 
 
 async def _keep(consumer: Consumer, config: ConsumerConfig) -> None:
-    """Keep a configuration while others are served; raises OSError, and ApiError at the end."""
+    """Write a configuration while others are served; raise OSError, and ApiError after a stop."""
     if consumer.folder is not None:
-        await asyncio.get_running_loop().run_in_executor(None, consumer.keep, config)
+        await asyncio.get_running_loop().run_in_executor(None, consumer.save_config, config)
     if consumer.stream.is_stopped:
         raise ApiError(error_codes.STREAM_NOT_FOUND)
 
 
 async def _change(consumers: StreamConsumers, consumer: Consumer, config: ConsumerConfig) -> None:
-    """Have a consumer go over to another configuration; raises as `_keep` does."""
+    """Have a consumer go over to another configuration; raise like `_keep`."""
     await _keep(consumer, config)
     if consumer.is_closed:
-        # Nobody used it for so long that it went meanwhile.
+        # It was unused for so long that it was removed meanwhile.
         if consumer.folder is not None:
             consumer.folder.remove()
         raise ApiError(error_codes.CONSUMER_NOT_FOUND)
@@ -155,7 +152,7 @@ async def _change(consumers: StreamConsumers, consumer: Consumer, config: Consum
 
 
 def _check_identity(call: Call, identity: str) -> None:
-    """Refuse somebody who means another stream, one that had this name before."""
+    """Raise ApiError if the client means an earlier stream of this name."""
     wanted = value_of(call.headers, IDENTITY_HEADER.encode())
     if wanted and wanted != identity.encode():
         raise ApiError(error_codes.CONSUMER_STREAM_IDENTITY_MISMATCH, msg=identity)
@@ -167,7 +164,7 @@ def _has_interest(call: Call, subject: str) -> bool:
 
 
 async def delete(call: Call) -> dict[str, Any]:
-    """Remove a consumer."""
+    """Delete a consumer."""
     check_empty(call)
     async with call.account.turn(call.names[0]):
         _consumers(call).delete(_found(call).name)
@@ -175,7 +172,7 @@ async def delete(call: Call) -> dict[str, Any]:
 
 
 async def pause(call: Call) -> dict[str, Any]:
-    """Have a consumer deliver nothing until a time, or go on."""
+    """Pause a consumer until a time, or resume it."""
     until = Instant(call.read_if_any(JSApiConsumerPauseRequest).pause_until.time_ns)
     async with call.account.turn(call.names[0]):
         consumer = _found(call)
@@ -185,7 +182,7 @@ async def pause(call: Call) -> dict[str, Any]:
 
 
 def unpin(call: Call) -> dict[str, Any]:
-    """Let another client of a group be served."""
+    """Release the pinned client of a group, so that another one is served."""
     group = decode_plain(JSApiConsumerUnpinRequest, call.body).group
     if not group:
         raise ApiError(error_codes.INVALID_JSON, err="consumer group not specified")
@@ -193,12 +190,12 @@ def unpin(call: Call) -> dict[str, Any]:
     consumer = _found(call)
     if group not in consumer.config.priority_groups:
         raise ApiError(error_codes.CONSUMER_INVALID_PRIORITY_GROUP)
-    consumer.unpin(group)
+    consumer.unpin()
     return {}
 
 
 def reset(call: Call) -> dict[str, Any] | None:
-    """Start a consumer again somewhere else; where there is none, nobody answers."""
+    """Restart a consumer at another sequence; without a consumer there is no answer."""
     stream_name, name = call.names
     stream = call.account.streams.get(stream_name)
     consumer = None if stream is None else consumers_of(stream).consumers.get(name)
@@ -207,7 +204,7 @@ def reset(call: Call) -> dict[str, Any] | None:
     try:
         seq = _reset_to(call, consumer)
     except ApiError as error:
-        # As one of the consumer's own answers: it is not counted.
+        # An answer of the consumer itself: it is not counted as an API error.
         return {"error": error.document()} | document_of(ConsumerReset())
     if value_of(call.headers, IDENTITY_HEADER.encode()) is not None:
         call.answer_headers[IDENTITY_HEADER] = identity_of(consumer.stream.created)
@@ -221,7 +218,7 @@ def _reset_to(call: Call, consumer: Consumer) -> int:
     return consumer.reset(request.seq)
 
 
-# Showing
+# Show
 
 
 def info(call: Call) -> dict[str, Any]:
@@ -231,7 +228,7 @@ def info(call: Call) -> dict[str, Any]:
 
 
 def _listed(call: Call) -> tuple[StreamConsumers, list[str], int]:
-    """Give a stream's consumers, the names of those that are shown, and the first to show."""
+    """Return a stream's consumers, the names that are shown, and the offset of the first."""
     offset = max(call.read_if_any(JSApiConsumersRequest).offset, 0)
     consumers = _consumers(call)
     shown = [name for name, config in consumers.configs.items() if not config.direct]
@@ -256,7 +253,7 @@ def list_all(call: Call) -> dict[str, Any]:
         if name in consumers.offline:
             offline[name] = consumers.offline[name]
             continue
-        shown.append(consumers.consumers[name].info(now_ns))
+        shown.append(describe(consumers.consumers[name], now_ns))
         if len(shown) >= CONSUMER_LIST_MAX:
             break
     listed = ConsumerList(

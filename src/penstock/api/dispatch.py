@@ -1,15 +1,15 @@
 """From a request on `$JS.API.>` to its answer.
 
-A request of a known subject gets the handler's document, or an error with the same type. What a
-handler raises as ApiError is the client's to know; anything else is logged and answered as a server
-error. Before a handler is asked, it is known that the server has the level that the client needs
-and that the account has JetStream.
+A request with a known subject gets the handler's document, or an error of the same type. An
+ApiError that a handler raises is answered; any other error is logged and answered as a server
+error. Before a handler is called, the account has JetStream, and the server has the API level that
+the client requires.
 
-A handler that has to wait, for a disk most of all, is a coroutine, and so is the answer then.
+A handler that waits, mostly for a disk, is a coroutine, and then so is the answer.
 
-What always holds: a request never raises into the router, and whether it failed is counted.
+Invariant: a request never raises into the router, and whether it failed is counted.
 
-One thread: the event loop's.
+Thread: the event loop's.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from penstock import error_codes
-from penstock.api.responses import beside_error
-from penstock.documents.decoding import decode_request
-from penstock.documents.encoding import to_json
+from penstock.api.documents import beside_error
 from penstock.errors import ApiError, PenstockError
 from penstock.limits import API_REQUEST_BYTES_MAX
+from penstock.protocol.headers import value_of
 from penstock.routing.sublist import Sublist
 from penstock.stream.account import AccountStreams
-from penstock.stream.allowances import ServerLimits
-from penstock.stream.headers import value_of
-from penstock.stream.versioning import is_level_known
+from penstock.stream.config.config import is_level_known
+from penstock.stream.quota import ServerLimits
+from penstock.text.json.codec import decode_request, to_json
 
 API_PREFIX = "$JS.API."
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
@@ -42,7 +41,7 @@ D = TypeVar("D", bound=msgspec.Struct)
 
 
 class JetStream(Protocol):
-    """What handlers ask of the server beyond an account's streams."""
+    """What handlers need of the server beside an account's streams."""
 
     version: str
     strict: bool
@@ -50,7 +49,7 @@ class JetStream(Protocol):
 
     @property
     def server_name(self) -> str:
-        """The server's name: standing alone, it leads every stream."""
+        """The server's name: without a cluster, it leads every stream."""
         ...
 
     @property
@@ -60,16 +59,16 @@ class JetStream(Protocol):
 
     @property
     def payload_bytes_max(self) -> int:
-        """The largest message that clients may publish."""
+        """The largest message that a client may publish."""
         ...
 
     @property
     def pending_bytes_max(self) -> int:
-        """Most bytes that may wait for one client."""
+        """The most bytes that may wait for one client."""
         ...
 
     def now_ns(self) -> int:
-        """The wall clock."""
+        """Return the time of the wall clock."""
         ...
 
     def log(self, level: str, text: str) -> None:
@@ -77,7 +76,7 @@ class JetStream(Protocol):
         ...
 
     def unique_id(self) -> str:
-        """Give an id that was never given before."""
+        """Return an id that was never returned before."""
         ...
 
     def publish(
@@ -89,19 +88,19 @@ class JetStream(Protocol):
         *,
         reply: bytes | None = None,
     ) -> int:
-        """Send something to whoever listens; give to how many."""
+        """Publish to all subscribers; return how many received it."""
         ...
 
     def flush(self) -> None:
-        """Send now what was published behind an answer."""
+        """Send what was published after an answer."""
         ...
 
     def client_info(self, account: str) -> dict[str, Any]:
-        """Tell an account who is asking."""
+        """Return the identity of the requesting client, as shown to an account."""
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Have something done after the answer; the server ends it when it stops."""
+        """Run something after the answer; the server cancels it when it stops."""
         ...
 
 
@@ -112,56 +111,56 @@ class Call(msgspec.Struct, frozen=True):
     account: AccountStreams
     subject: str
     names: tuple[str, ...]
-    """What stands in the subject where the endpoint has wildcards."""
+    """The tokens of the subject at the endpoint's wildcards."""
 
     headers: bytes
     body: bytes
     reply: bytes | None
     answer_headers: dict[str, str] = msgspec.field(default_factory=dict)
-    """What the handler has to say beside the answer's document."""
+    """Headers that the handler adds to the answer."""
 
     def read(self, made: type[D]) -> D:
-        """Read the body; raise ApiError."""
+        """Decode the body; raise ApiError."""
         return decode_request(made, self.body, strict=self.service.strict)
 
     def read_if_any(self, made: type[D]) -> D:
-        """Read the body where it looks like a document; anything else asks for nothing special."""
+        """Decode the body if it looks like a document; anything else is an empty request."""
         start = self.body.lstrip(_JSON_SPACE)[:1]
         return self.read(made) if start in (b"{", b"[") else made()
 
 
 Fields: TypeAlias = dict[str, Any] | None
-"""The fields of an answer; None where there is to be none."""
+"""The fields of an answer; None for no answer."""
 
 Handler = Callable[[Call], Fields | Coroutine[Any, Any, Fields]]
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """One thing that can be asked for."""
+    """One kind of request."""
 
     subject: str
-    """Below the prefix, with a `*` for each name; a `>` at the end is one that may have dots."""
+    """The subject below the prefix, with a `*` for each name; a final `>` is one with dots."""
 
     kind: str
-    """Type of the answer, without what all types begin with."""
+    """The type of the answer, without the common prefix."""
 
     handle: Handler
     is_quiet: bool = False
-    """Nobody is told of requests that went well, nor are they counted."""
+    """Successful requests are not counted, and no advisory is published for them."""
 
     @property
     def may_wait(self) -> bool:
-        """Whether the handler is one that waits for something."""
+        """Whether the handler is a coroutine."""
         return iscoroutinefunction(self.handle)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What became of a request."""
+    """The outcome of a request."""
 
     body: bytes
     has_failed: bool
     is_told: bool
-    """It is counted, and whoever watches the API hears of it."""
+    """Whether it is counted and published as an advisory."""
 
     headers: bytes = b""
 
@@ -180,7 +179,7 @@ class Table:
                 self._by_size.setdefault(len(tokens), []).append((tokens, endpoint))
 
     def find(self, subject: str) -> tuple[Endpoint, tuple[str, ...]] | None:
-        """Give the endpoint of a subject below the prefix, and the names in it."""
+        """Return the endpoint of a subject below the prefix, and the names in it."""
         tokens = subject.split(".")
         for pattern, endpoint in self._by_size.get(len(tokens), ()):
             names = _names_in(pattern, tokens)
@@ -202,13 +201,13 @@ def _names_in(pattern: list[str], tokens: list[str]) -> tuple[str, ...] | None:
 
 
 def needs_newer(headers: bytes) -> bool:
-    """Tell whether a request asks for a level of the API that this server does not have."""
+    """Return True if a request requires an API level that this server does not have."""
     level = value_of(headers, b"Nats-Required-Api-Level")
     return level is not None and level != b"" and not is_level_known(level.decode("latin-1"))
 
 
 def refusal(kind: str, error: ApiError) -> bytes:
-    """Give the JSON of an answer that is an error."""
+    """Return the JSON of an answer that is an error."""
     document = {"type": TYPE_PREFIX + kind, "error": error.document()}
     return to_json(document | beside_error(kind))
 
@@ -221,7 +220,7 @@ def _check(call: Call) -> None:
 
 
 def answer(endpoint: Endpoint, call: Call) -> Answer | Coroutine[Any, Any, Answer | None] | None:
-    """Handle a request; None where it is met with silence."""
+    """Handle a request; return None if there is no answer."""
     try:
         _check(call)
         fields = endpoint.handle(call)

@@ -1,7 +1,10 @@
-"""All that can be asked of JetStream: subject, type of the answer, handler.
+"""The table of API requests: subject, type of the answer and handler of each.
 
-Not here are messages for a consumer and direct gets, which have subscriptions of their own so that
-clients learn at once where there is nobody to answer.
+Two kinds of request are not in it: pulls from a consumer and direct gets. Each consumer and stream
+subscribes to its own, so that a client gets "no responders" at once if there is none. The handler
+of account information is here too, since it is the only one about an account.
+
+Thread: the event loop's. `dispatch` calls the handlers.
 """
 
 from __future__ import annotations
@@ -9,18 +12,53 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock import error_codes
-from penstock.api import account, consumers, messages, restores, snapshots, streams
+from penstock.api import backups, consumers, messages, streams
 from penstock.api.dispatch import Call, Endpoint, Table
+from penstock.api.documents import AccountInfo, ApiStatistics, LimitsInfo, TierInfo
 from penstock.errors import ApiError
+from penstock.stream.account import AccountStreams
+from penstock.stream.config.config import API_LEVEL, StorageType
+from penstock.text.json.codec import document_of
 
 
 def _needs_cluster(call: Call) -> dict[str, Any]:
     raise ApiError(error_codes.CLUSTER_REQUIRED)
 
 
+def _account_info(call: Call) -> dict[str, Any]:
+    """Show what the account uses, and what it may use."""
+    account = call.account
+    used = _used(account)
+    told = AccountInfo(
+        **used,
+        domain=call.service.domain,
+        api=ApiStatistics(API_LEVEL, account.api_total, account.api_errors),
+        tiers={
+            # All streams of a server without a cluster have one replica, so that tier has them all.
+            name: TierInfo(**(used if name == "R1" else {}) | {"limits": LimitsInfo.of(limits)})
+            for name, limits in account.limits.tiers.items()
+            if name
+        },
+    )
+    return document_of(told)
+
+
+def _used(account: AccountStreams) -> dict[str, Any]:
+    common = account.limits.tiers.get("")
+    return {
+        "memory": account.bytes_used(StorageType.MEMORY),
+        "storage": account.bytes_used(StorageType.FILE),
+        "reserved_memory": account.bytes_reserved(StorageType.MEMORY),
+        "reserved_storage": account.bytes_reserved(StorageType.FILE),
+        "streams": len(account.streams) + len(account.offline),
+        "consumers": account.consumer_count,
+        "limits": LimitsInfo() if common is None else LimitsInfo.of(common),
+    }
+
+
 ENDPOINTS: Final = Table(
     [
-        Endpoint("INFO", "account_info_response", account.info),
+        Endpoint("INFO", "account_info_response", _account_info),
         Endpoint("STREAM.CREATE.*", "stream_create_response", streams.create),
         Endpoint("STREAM.UPDATE.*", "stream_update_response", streams.update),
         Endpoint("STREAM.NAMES", "stream_names_response", streams.names),
@@ -30,8 +68,8 @@ ENDPOINTS: Final = Table(
         Endpoint("STREAM.PURGE.*", "stream_purge_response", streams.purge),
         Endpoint("STREAM.MSG.GET.*", "stream_msg_get_response", messages.get, is_quiet=True),
         Endpoint("STREAM.MSG.DELETE.*", "stream_msg_delete_response", messages.delete),
-        Endpoint("STREAM.SNAPSHOT.*", "stream_snapshot_response", snapshots.snapshot),
-        Endpoint("STREAM.RESTORE.*", "stream_restore_response", restores.restore),
+        Endpoint("STREAM.SNAPSHOT.*", "stream_snapshot_response", backups.snapshot),
+        Endpoint("STREAM.RESTORE.*", "stream_restore_response", backups.restore),
         Endpoint("STREAM.LEADER.STEPDOWN.*", "stream_leader_stepdown_response", _needs_cluster),
         Endpoint("STREAM.PEER.REMOVE.*", "stream_remove_peer_response", _needs_cluster),
         Endpoint("STREAM.PEER.EVACUATE.*", "stream_evacuate_peer_response", _needs_cluster),

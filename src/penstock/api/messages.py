@@ -1,6 +1,6 @@
-"""Handlers about single messages: getting and deleting them.
+"""Handlers about single messages: get and delete them.
 
-Called by the dispatch, on the event loop's thread.
+Thread: the event loop's. `dispatch` calls the handlers, and `direct_get` the queries.
 """
 
 from __future__ import annotations
@@ -9,20 +9,25 @@ from typing import Any
 
 from penstock import error_codes
 from penstock.api.dispatch import Call
-from penstock.api.requests import JSApiMsgDeleteRequest, JSApiMsgGetRequest
-from penstock.api.responses import Done, GottenMessage, StoredMsg
+from penstock.api.documents import (
+    Done,
+    GottenMessage,
+    JSApiMsgDeleteRequest,
+    JSApiMsgGetRequest,
+    StoredMsg,
+)
 from penstock.api.streams import filter_of, is_empty
-from penstock.documents.encoding import document_of
 from penstock.errors import ApiError, CorruptStore, PenstockError, RecordNotFound
-from penstock.store.block_files import StoredMessage
 from penstock.store.interface import StreamStore
-from penstock.stream.config import StorageType
+from penstock.store.log.block import StoredMessage
+from penstock.stream.config.config import StorageType
 from penstock.stream.stream import Stream
 from penstock.subjects import SubjectFilter, is_literal, is_valid_subject
+from penstock.text.json.codec import document_of
 
 
 def is_contradictory(request: JSApiMsgGetRequest) -> bool:
-    """Tell whether a request names its message in two ways that exclude each other."""
+    """Return True if a request names its message in two ways that exclude each other."""
     return bool(
         (request.seq and request.last_by_subj)
         or (request.seq and request.start_time is not None)
@@ -32,7 +37,7 @@ def is_contradictory(request: JSApiMsgGetRequest) -> bool:
 
 
 def names_nothing(request: JSApiMsgGetRequest) -> bool:
-    """Tell whether a request does not say which message it wants."""
+    """Return True if a request does not say which message it wants."""
     return not (
         request.seq
         or request.last_by_subj
@@ -42,21 +47,21 @@ def names_nothing(request: JSApiMsgGetRequest) -> bool:
 
 
 def start_of(store: StreamStore, request: JSApiMsgGetRequest) -> int:
-    """Give the sequence from which a request wants messages; 0 for the beginning."""
+    """Return the sequence from which a request wants messages; 0 for the beginning."""
     if request.start_time is not None:
         return store.seq_from_time(request.start_time.time_ns)
     return request.seq
 
 
 def load_last(store: StreamStore, subject: bytes) -> StoredMessage:
-    """Give the newest message of a subject or a pattern; raises RecordNotFound."""
+    """Return the newest message of a subject or pattern; raise RecordNotFound."""
     if is_literal(subject) or not is_valid_subject(subject):
         return store.load_last(subject)
     return store.load_previous(store.state().last_seq, SubjectFilter([subject]))
 
 
 def load_next(store: StreamStore, seq: int, pattern: str) -> StoredMessage:
-    """Give the first message of a subject or a pattern from `seq` on; raises RecordNotFound."""
+    """Return the first message of a subject or pattern from `seq` on; raise RecordNotFound."""
     subjects = filter_of(pattern)
     if subjects is None:
         raise RecordNotFound(seq)
@@ -64,7 +69,7 @@ def load_next(store: StreamStore, seq: int, pattern: str) -> StoredMessage:
 
 
 def find(store: StreamStore, request: JSApiMsgGetRequest) -> StoredMessage:
-    """Give the one message that a request wants; raises RecordNotFound or CorruptStore."""
+    """Return the one message that a request wants; raise RecordNotFound or CorruptStore."""
     seq = start_of(store, request)
     if request.next_by_subj:
         return load_next(store, seq, request.next_by_subj)
@@ -95,7 +100,7 @@ def get(call: Call) -> dict[str, Any]:
 
 
 async def delete(call: Call) -> dict[str, Any]:
-    """Remove a message; its bytes are overwritten unless that is not wanted."""
+    """Delete a message; its bytes are overwritten unless the client asks not to."""
     if is_empty(call.body):
         raise ApiError(error_codes.BAD_REQUEST)
     request = call.read(JSApiMsgDeleteRequest)
@@ -110,7 +115,7 @@ async def delete(call: Call) -> dict[str, Any]:
 
 
 async def _delete(stream: Stream, request: JSApiMsgDeleteRequest) -> ApiError | None:
-    # What a stream does not reach has reasons of its own in the reference server's file store only.
+    # Beyond the stream's end only the reference server's file store has a reason of its own.
     if stream.config.storage is StorageType.FILE:
         state = stream.store.state()
         if request.seq > state.last_seq:

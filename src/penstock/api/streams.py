@@ -1,6 +1,6 @@
-"""Handlers about streams: making, changing, showing, listing, emptying and removing them.
+"""Handlers about streams: create, update, show, list, purge and delete them.
 
-Called by the dispatch, on the event loop's thread.
+Thread: the event loop's. `dispatch` calls the handlers.
 """
 
 from __future__ import annotations
@@ -13,39 +13,35 @@ from msgspec.structs import replace
 
 from penstock import error_codes
 from penstock.api.dispatch import Call
-from penstock.api.requests import (
+from penstock.api.documents import (
+    Created,
+    Done,
     JSApiStreamInfoRequest,
     JSApiStreamListRequest,
     JSApiStreamNamesRequest,
     JSApiStreamPurgeRequest,
-)
-from penstock.api.responses import (
-    Created,
-    Done,
     Page,
     StreamList,
     StreamNames,
     StreamPurged,
 )
-from penstock.documents.decoding import decode
-from penstock.documents.encoding import document_of
-from penstock.documents.times import ZERO_TIME, Instant
 from penstock.errors import ApiError, InvalidDocument, PenstockError
 from penstock.limits import STREAM_INFO_SUBJECTS_MAX, STREAM_LIST_MAX, STREAM_NAMES_MAX
-from penstock.stream.config import StreamConfig, StreamConfigRequest
+from penstock.stream.config.config import StreamConfig, StreamConfigRequest, for_answer
+from penstock.stream.config.subjects import is_subject
 from penstock.stream.info import ClusterInfo, StreamInfo, StreamState
-from penstock.stream.rules import is_subject
 from penstock.stream.stream import Stream
-from penstock.stream.versioning import for_answer
 from penstock.subjects import SubjectFilter, patterns_overlap
+from penstock.text.json.codec import decode, document_of
+from penstock.text.times import ZERO_TIME, Instant
 
 
 class _Nothing(msgspec.Struct, frozen=True):
-    """A document without a field."""
+    """A document without fields."""
 
 
 def is_empty(body: bytes) -> bool:
-    """Tell whether a request says nothing: no body, or a document without fields."""
+    """Return True if a request is empty: no body, or a document without fields."""
     if not body:
         return True
     if body.lstrip(b" \t\r\n")[:1] != b"{":
@@ -58,22 +54,22 @@ def is_empty(body: bytes) -> bool:
 
 
 def check_empty(call: Call) -> None:
-    """Refuse a request that says something where there is nothing to say; raise ApiError."""
+    """Raise ApiError if a request that takes no fields has some."""
     if not is_empty(call.body):
         raise ApiError(error_codes.NOT_EMPTY_REQUEST)
 
 
 def filter_of(*patterns: str) -> SubjectFilter | None:
-    """Give the filter of some patterns; those that no subject matches, however odd, are left out.
+    """Return the filter of some patterns without the invalid ones, which no subject matches.
 
-    None where nothing is left.
+    Return None if no pattern is left.
     """
     valid = [pattern.encode() for pattern in patterns if is_subject(pattern)]
     return SubjectFilter(valid) if valid else None
 
 
 def state_of(stream: Stream, *, with_deleted: bool = False) -> StreamState:
-    """Give what a stream holds."""
+    """Return the state of a stream, as the API shows it."""
     state = stream.store.state()
     last_time_ns = max(state.last_time_ns, stream.last_skip_ns)
     return StreamState(
@@ -91,14 +87,14 @@ def state_of(stream: Stream, *, with_deleted: bool = False) -> StreamState:
 
 
 def info_of(call: Call, stream: Stream, *, config: StreamConfig | None = None) -> StreamInfo:
-    """Give everything that is told of a stream, with the configuration as it is kept or another."""
+    """Return all that the API shows of a stream, with its configuration or the given one."""
     return StreamInfo(
         config=stream.config if config is None else config,
         created=stream.created,
         state=state_of(stream),
         domain=call.service.domain,
-        mirror=call.account.feeding.mirror_info(stream),
-        sources=call.account.feeding.sources_info(stream),
+        mirror=call.account.replication.mirror_info(stream),
+        sources=call.account.replication.sources_info(stream),
         ts=Instant(call.service.now_ns()),
     )
 
@@ -108,7 +104,7 @@ def _answered(call: Call, stream: Stream) -> StreamInfo:
 
 
 async def create(call: Call) -> dict[str, Any]:
-    """Make a stream; one that is as asked for counts as made."""
+    """Create a stream; one that exists with the same configuration counts as created."""
     request = call.read(StreamConfigRequest)
     stream = await call.account.create(request, name=call.names[0], server=call.service.limits)
     made = replace(_answered(call, stream), domain="")
@@ -123,7 +119,7 @@ async def update(call: Call) -> dict[str, Any]:
 
 
 def info(call: Call) -> dict[str, Any]:
-    """Show a stream, and of its subjects and gaps what is asked for."""
+    """Show a stream, with its subjects and gaps if the client asks for them."""
     request = call.read_if_any(JSApiStreamInfoRequest)
     stream = call.account.find(call.names[0])
     state = state_of(stream, with_deleted=request.deleted_details)
@@ -153,7 +149,7 @@ def _subjects(stream: Stream, request: JSApiStreamInfoRequest) -> tuple[Page, di
 
 
 async def delete(call: Call) -> dict[str, Any]:
-    """Remove a stream."""
+    """Delete a stream."""
     check_empty(call)
     await call.account.delete(call.names[0])
     return document_of(Done(success=True))
@@ -187,7 +183,7 @@ def list_all(call: Call) -> dict[str, Any]:
 
 
 def _listed(call: Call, subject: str) -> list[str]:
-    """Give the names of those that listen to a subject, or of all, in their order."""
+    """Return the names of the streams that listen to a subject, or of all, in order."""
     account = call.account
     if not subject:
         return sorted([*account.streams, *account.offline])
@@ -200,7 +196,7 @@ def _listed(call: Call, subject: str) -> list[str]:
 
 
 async def purge(call: Call) -> dict[str, Any]:
-    """Remove a stream's messages, all or those that are asked for."""
+    """Remove a stream's messages, all or those that the client names."""
     request = call.read_if_any(JSApiStreamPurgeRequest)
     if request.seq and request.keep:
         raise ApiError(error_codes.BAD_REQUEST)

@@ -1,12 +1,13 @@
-"""The load process: `python -m penstock.bench.load`, started by `penstock.bench.crew`.
+"""The load process: `python -m penstock.bench.load`, started by `penstock.bench.runs`.
 
-Jobs come as JSON lines on stdin, reports go as JSON lines to stdout, until stdin ends. The bytes
-are moved by the compiled wire client, a buffer at a time; Python runs once for every piece of a
-megabyte, so that the load is not what is measured.
+Jobs come as JSON lines on stdin, reports go as JSON lines to stdout, until stdin ends. The compiled
+loops move the bytes, a buffer at a time; Python runs once per megabyte, so that the load process is
+not the bottleneck.
 """
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from array import array
@@ -14,36 +15,63 @@ from collections.abc import Iterator
 
 import msgspec
 
-from penstock.bench.plan import Ack, Done, Failed, Job, Lap, Leave, Progress, Ready, Report, Role
+from penstock.bench.loops import (
+    answer_many,
+    consume_many,
+    count_messages,
+    publish_many,
+    publish_ring,
+    request_many,
+)
+from penstock.bench.plan import (
+    Ack,
+    Allowance,
+    Done,
+    Failed,
+    Job,
+    Lap,
+    Progress,
+    Ready,
+    Report,
+    Role,
+)
 from penstock.client.client import Client
 from penstock.clock import SystemClock
 from penstock.errors import PenstockError
 from penstock.limits import BENCH_PIECES_UNPACED, BENCH_WAIT_S
 
 END_SUFFIX = ".end"
-"""Where publishers say that they are done. Each subscriber's messages come in their order, so all
-of a publisher's messages are there before its end is."""
+"""The suffix of the subject for end messages. Messages to a subscriber keep their order: all of a
+publisher's messages arrive before its end message."""
 
 ACK_PAYLOADS = {Ack.NONE: b"", Ack.EXPLICIT: b"+ACK"}
 
 
+SPREAD_SUFFIX = ".s."
+"""What stands between the subject of a bench and a number, where it has several subjects."""
+
+SPREAD_STEP = 2_654_435_761
+"""Subjects follow each other by this step, so that neighbours are not used in turn. A prime, and
+larger than any number of subjects: so every subject has its turn."""
+
+
 class Load:
-    """One process's side of the pipe; `run` does a job."""
+    """The jobs of one load process; `run` does one."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
-        self._leave = msgspec.json.Decoder(Leave)
+        self._allowances = msgspec.json.Decoder(Allowance)
 
     def tell(self, report: Report) -> None:
         """Send a report."""
         sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
         sys.stdout.buffer.flush()
 
-    def _wait_for_leave(self) -> int:
+    def _wait_for_allowance(self) -> int:
         line = sys.stdin.buffer.readline()
         if not line:
             raise SystemExit(0)
-        return self._leave.decode(line).messages
+        return self._allowances.decode(line).messages
 
     def run(self, job: Job) -> Done:
         """Connect, wait for the signal, and do the job."""
@@ -59,7 +87,7 @@ class Load:
             if job.role is Role.ANSWER:
                 return self._answer(client, job)
             self.tell(Ready())
-            allowed = self._wait_for_leave()
+            allowed = self._wait_for_allowance()
             if job.role in (Role.FETCH, Role.TAKE):
                 return self._consume(client, job)
             publish = self._publish if job.role is Role.PUBLISH else self._request
@@ -67,15 +95,19 @@ class Load:
 
     def _publish(self, client: Client, job: Job, allowed: int) -> Done:
         subject, payload = job.subject.encode(), b"x" * job.size_bytes
+        ring = ring_of_frames(subject, payload, job.spread) if job.spread else b""
         started_ns = self._clock.monotonic_ns()
         sent = 0
         step = job.piece if job.paced else BENCH_PIECES_UNPACED * job.piece
         while sent < job.messages:
             while allowed <= sent:
-                allowed = self._wait_for_leave()
+                allowed = self._wait_for_allowance()
             count = min(step, allowed - sent, job.messages - sent)
-            client.publish_many(subject, payload, count)
-            client.send()
+            if ring:
+                publish_ring(client.wire, ring, len(ring) // job.spread, sent, count)
+            else:
+                publish_many(client.wire, subject, payload, count)
+                client.send()
             sent += count
             if not job.paced:
                 self.tell(Progress(sent))
@@ -88,9 +120,9 @@ class Load:
         seen = ended = 0
         first_ns = 0
         while seen < job.messages:
-            # Of the first message the time is taken, for who does not know when it was sent.
+            # The time of the first message is noted: the publisher may be another program.
             wanted = min(job.piece, job.messages - seen) if seen else 1
-            got = client.count_messages(wanted, end_sid=ends_sid)
+            got = count_messages(client.wire, wanted, ends_sid)
             first_ns = first_ns or self._clock.monotonic_ns()
             seen += got
             if got < wanted:
@@ -105,7 +137,8 @@ class Load:
         subject, payload = job.subject.encode(), b"x" * job.size_bytes
         latencies_ns = array("q", bytes(8 * job.messages))
         started_ns = self._clock.monotonic_ns()
-        client.request_many(
+        send_requests(
+            client,
             subject,
             payload,
             job.in_flight,
@@ -135,68 +168,108 @@ class Load:
     def _answer(self, client: Client, job: Job) -> Done:
         ends_sid = self._listen(client, job)
         started_ns = self._clock.monotonic_ns()
-        answered = sum(client.answer_many(ends_sid) for _ in range(job.ends))
+        answered = sum(answer_many(client.wire, ends_sid) for _ in range(job.ends))
         return Done(answered, started_ns, self._clock.monotonic_ns())
 
     def _listen(self, client: Client, job: Job) -> bytes:
-        # Subscribe, say so and wait for the signal; gives the id of the subscription to the ends.
+        # Subscribe, report it and wait for the start; return the id of the end subscription.
         queue = job.queue.encode() or None
-        client.subscribe(job.subject.encode(), queue=queue)
+        is_spread = job.spread and job.role is Role.RECEIVE
+        pattern = f"{job.subject}{SPREAD_SUFFIX}*" if is_spread else job.subject
+        client.subscribe(pattern.encode(), queue=queue)
         ends_sid = client.subscribe((job.subject + END_SUFFIX).encode()) if job.ends else b""
         client.flush()
         self.tell(Ready())
-        self._wait_for_leave()
+        self._wait_for_allowance()
         return ends_sid
 
 
+def send_requests(
+    client: Client,
+    subject: bytes,
+    payload: bytes,
+    in_flight: int,
+    latencies_ns: array[int],
+    *,
+    spread: int = 0,
+    groups: int = 1,
+) -> None:
+    """Send one request per element of `latencies_ns`, as `loops.request_many` does."""
+    inbox = client.new_inbox()
+    client.subscribe(inbox + b".*")
+    request_many(client.wire, subject, inbox, payload, in_flight, latencies_ns, spread, groups)
+
+
 def _fetched(client: Client, job: Job, lap: Lap) -> Iterator[int]:
-    # Read a consumer by pulling; gives the messages of each piece once they are there.
+    # Read a consumer by pulling; yield the number of messages of each piece.
     for piece in _pieces(job, lap):
-        client.fetch_many(
-            job.stream.encode(),
-            lap.consumer.encode(),
-            piece,
-            batch=job.batch,
-            in_flight=job.in_flight,
-            ack=ACK_PAYLOADS[job.ack],
-            expires_s=BENCH_WAIT_S,
-        )
+        _fetch(client, job, lap.consumer, piece)
         yield piece
 
 
+def _fetch(client: Client, job: Job, consumer: str, count: int) -> None:
+    # Pull `count` messages and acknowledge them, the last ones with a smaller batch.
+    inbox = client.new_inbox() + b".pull"
+    sid = client.subscribe(inbox)
+    whole = count - count % job.batch
+    for part, batch in ((whole, job.batch), (count - whole, count - whole)):
+        body = json.dumps({"batch": batch, "expires": int(BENCH_WAIT_S * 1e9)})
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{job.stream}.{consumer}"
+        ask = f"PUB {subject} {inbox.decode()} {len(body)}\r\n{body}\r\n".encode()
+        consume_many(client.wire, part, ACK_PAYLOADS[job.ack], ask, batch, job.in_flight)
+    client.unsubscribe(sid)
+
+
 def _taken(client: Client, job: Job, lap: Lap) -> Iterator[int]:
-    # Read a consumer that pushes, as soon as somebody listens.
+    # Read a consumer that pushes; it begins when its subject has a subscriber.
     sid = client.subscribe(lap.deliver_subject.encode())
     for piece in _pieces(job, lap):
-        client.pass_pushed(piece, ack=ACK_PAYLOADS[job.ack])
+        consume_many(client.wire, piece, ACK_PAYLOADS[job.ack])
         yield piece
     client.unsubscribe(sid)
 
 
 def _pieces(job: Job, lap: Lap) -> Iterator[int]:
-    # Of whole batches, so that no pull is smaller than it need be.
+    # Pieces of whole batches, so that no pull is smaller than it need be.
     step = -(-BENCH_PIECES_UNPACED * job.piece // job.batch) * job.batch
     for start in range(0, lap.messages, step):
         yield min(step, lap.messages - start)
 
 
+def ring_of_frames(subject: bytes, payload: bytes, spread: int) -> bytes:
+    """Return one PUB for each of `spread` subjects, all of the same length, in a mixed order."""
+    digits = len(str(spread - 1))
+    return b"".join(
+        b"PUB %b%b%0*d %d\r\n%b\r\n"
+        % (
+            subject,
+            SPREAD_SUFFIX.encode(),
+            digits,
+            place * SPREAD_STEP % spread,
+            len(payload),
+            payload,
+        )
+        for place in range(spread)
+    )
+
+
 def hundredths(values: array[int]) -> list[int]:
-    """Give the least value and the greatest of each hundredth part, 101 in all."""
+    """Return the least value, and the greatest of each hundredth part: 101 in all."""
     ordered = sorted(values)
     last = len(ordered) - 1
     return [ordered[-(-last * part // 100)] for part in range(101)]
 
 
 def main() -> None:
-    """Do jobs until there are no more."""
-    # Whoever started this ends it; a Ctrl-C at the terminal is told to them.
+    """Do jobs until stdin ends."""
+    # The parent ends this process; a Ctrl-C at the terminal is for the parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     load = Load()
-    orders = msgspec.json.Decoder(Job | Leave)
+    orders = msgspec.json.Decoder(Job | Allowance)
     for line in iter(sys.stdin.buffer.readline, b""):
         order = orders.decode(line)
-        if isinstance(order, Leave):
-            # It crossed the last messages of the run that it was meant for.
+        if isinstance(order, Allowance):
+            # An allowance that arrived after the end of its run.
             continue
         try:
             load.tell(load.run(order))

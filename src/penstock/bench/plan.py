@@ -10,9 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
-from penstock.client.address import parse_url
-from penstock.client.credentials import Credentials
-from penstock.client.opening import ClientTls
+from penstock.client.connect import ClientTls
+from penstock.client.credentials import Credentials, parse_url
 from penstock.errors import UsageError
 from penstock.limits import (
     BENCH_CLIENTS_MAX,
@@ -20,16 +19,17 @@ from penstock.limits import (
     BENCH_PIECE_BYTES,
     BENCH_PIECES_AHEAD,
     BENCH_REQUESTS_MAX,
+    BENCH_RING_BYTES_MAX,
     BENCH_STORED_MAX,
     PAYLOAD_BYTES_MAX,
 )
 
 FRAME_OVERHEAD_BYTES = 24
-"""About what a frame has beside its payload; only the size of a piece depends on it."""
+"""About the bytes of a frame without its payload; only the size of a piece depends on it."""
 
 
 class Kind(StrEnum):
-    """What is measured."""
+    """What a bench measures."""
 
     PUB = "pub"
     SUB = "sub"
@@ -44,30 +44,30 @@ class Kind(StrEnum):
 
 
 PACED = frozenset({Kind.PUBSUB, Kind.FANOUT, Kind.QUEUE})
-"""Those whose publishers wait for the receivers."""
+"""Kinds whose publishers wait for the receivers."""
 
 CONSUMED = frozenset({Kind.JSFETCH, Kind.JSPUSH})
-"""Those that read a stream through consumers; it is filled once, and read by every run."""
+"""Kinds that read a stream through consumers; it is filled once, and read by every run."""
 
 ANSWERED = frozenset({Kind.REQREP, Kind.JSPUB, Kind.JSGET})
-"""Those in which each message is a request, and its latency is told."""
+"""Kinds in which each message is a request, whose latency is reported."""
 
 STREAMED = CONSUMED | {Kind.JSPUB, Kind.JSGET}
-"""Those that have streams of their own."""
+"""Kinds that have streams of their own."""
 
 STORED_DEFAULT = 1_000_000
-"""Messages of a stream that consumers read, where nothing else is said: in a second or less."""
+"""The default number of messages in a stream that consumers read: about a second's worth."""
 
 
 class Storage(StrEnum):
-    """Where a stream is kept."""
+    """Where a stream is stored."""
 
     FILE = "file"
     MEMORY = "memory"
 
 
 class Ack(StrEnum):
-    """What consumers want to hear of each message."""
+    """How messages are acknowledged."""
 
     NONE = "none"
     EXPLICIT = "explicit"
@@ -82,49 +82,49 @@ class Role(StrEnum):
     ANSWER = "answer"
     FETCH = "fetch"
     TAKE = "take"
-    """Takes what a consumer pushes."""
+    """Receive what a consumer pushes."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A server to be measured, and how to get in."""
+    """A server to measure, and how to log in."""
 
     url: str
     credentials: Credentials = Credentials()
     tls: ClientTls | None = None
 
     def __repr__(self) -> str:
-        """Leave out what may be secret."""
+        """Return the address, without secrets."""
         return f"Target({parse_url(self.url)})"
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """One bench; `messages` are all that are published, whoever publishes them."""
+    """One bench; `messages` are those of all publishers together."""
 
     kind: Kind
     messages: int
     size_bytes: int
     publishers: int = 1
-    """Or those who send requests."""
+    """The number of publishers, or of clients that send requests."""
     subscribers: int = 1
-    """Or those who answer requests, as one queue group; or those who read through consumers."""
+    """The number of subscribers, of clients that answer (one queue group), or of readers."""
     in_flight: int = 1
-    """Requests of one publisher that wait for their answer at a time; or pulls."""
+    """Requests of one publisher, or pulls of one reader, that wait at a time."""
     subject: str = "bench"
     streams: int = 1
     """Streams that the publishers share out among themselves."""
     storage: Storage = Storage.FILE
     spread: int = 0
-    """Subjects of a stream, all of which are used; 0 for a single one."""
+    """The number of subjects of the stream, or of plain messages; 0 for a single one."""
     stored: int = STORED_DEFAULT
-    """Messages of the stream that consumers read, from the first to the last and once more."""
+    """Messages in the stream that consumers read, from the first to the last, and again."""
     one_in: int = 1
-    """Consumers have a filter that lets one in so many messages pass; 1 for no filter."""
+    """Consumers have a filter that matches one message in so many; 1 for no filter."""
     batch: int = 500
     """Messages that one pull asks for."""
     ack: Ack = Ack.NONE
 
     def check(self) -> None:
-        """Raise UsageError where it cannot be run."""
+        """Raise UsageError if the plan cannot be run."""
         for name, value, most in (
             ("msgs", self.messages, None),
             ("publishers", self.publishers, BENCH_CLIENTS_MAX),
@@ -142,6 +142,9 @@ class Plan(msgspec.Struct, frozen=True):
             raise UsageError(f"--size must be from 0 to {PAYLOAD_BYTES_MAX:,} bytes")
         if not 0 <= self.spread <= BENCH_REQUESTS_MAX:
             raise UsageError(f"--subjects must be from 0 to {BENCH_REQUESTS_MAX:,}")
+        if self.kind not in STREAMED and self._ring_bytes > BENCH_RING_BYTES_MAX:
+            most = BENCH_RING_BYTES_MAX // (self.size_bytes + FRAME_OVERHEAD_BYTES)
+            raise UsageError(f"--subjects must be at most {most:,} for messages of this --size")
         if self.kind in ANSWERED and self.messages > BENCH_REQUESTS_MAX:
             raise UsageError(f"--msgs must be at most {BENCH_REQUESTS_MAX:,} for requests")
         if self.one_in > max(self.spread, 1) or self.one_in > self.stored:
@@ -156,7 +159,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def received(self) -> int:
-        """Messages that arrive in all, at all who subscribe."""
+        """Messages that arrive at all subscribers together."""
         if self.kind is Kind.PUB:
             return 0
         each_gets_all = self.kind in (Kind.SUB, Kind.PUBSUB, Kind.FANOUT, Kind.JSPUSH)
@@ -164,12 +167,12 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def counted(self) -> int:
-        """The messages that the rate is of: those that arrived, or else those published."""
+        """The messages that the rate counts: those that arrive, or else those published."""
         return self.received or self.messages
 
     @property
     def counted_role(self) -> Role:
-        """Who counts them."""
+        """The role of the processes that count them."""
         if self.kind in ANSWERED:
             return Role.REQUEST
         if self.kind in CONSUMED:
@@ -178,16 +181,21 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def piece(self) -> int:
-        """Messages that go by between two reports of a process."""
+        """Messages between two reports of a process."""
         return max(1, BENCH_PIECE_BYTES // (self.size_bytes + FRAME_OVERHEAD_BYTES))
 
     @property
+    def _ring_bytes(self) -> int:
+        # A publisher keeps a frame for each of its subjects.
+        return self.spread * (self.size_bytes + FRAME_OVERHEAD_BYTES)
+
+    @property
     def ahead(self) -> int:
-        """Messages that may be under way, so that no receiver falls far behind."""
+        """Messages that may be on their way, so that no receiver falls far behind."""
         return BENCH_PIECES_AHEAD * self.piece
 
     def jobs(self, target: Target) -> list[Job]:
-        """Cut it into what each process does; those who listen come first."""
+        """Return what each process does; receivers come first."""
         listening = [self._listening(target)] * self.subscribers if self.has_listeners else []
         if self.kind is Kind.SUB:
             return listening
@@ -204,18 +212,18 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def has_listeners(self) -> bool:
-        """Whether processes of ours receive or answer."""
+        """True if load processes receive or answer."""
         return self.kind is not Kind.PUB and self.kind not in STREAMED
 
     @property
     def laps(self) -> list[int]:
-        """How many messages are read of one consumer after another; each begins the stream."""
+        """How many messages are read of each consumer in turn; each begins the stream."""
         whole, rest = divmod(self.messages, self._lap)
         return [self._lap] * whole + ([rest] if rest else [])
 
     @property
     def consumed_max(self) -> int:
-        """The most messages that a run can read."""
+        """The maximum number of messages that a run can read."""
         return BENCH_LAPS_MAX * self._lap
 
     @property
@@ -223,24 +231,24 @@ class Plan(msgspec.Struct, frozen=True):
         return self.stored // self.one_in
 
     def consumer_name(self, lap: int, place: int) -> str:
-        """Give the name of the consumer that the one in a place reads in a lap."""
+        """Return the name of the consumer that reader `place` reads in a lap."""
         return f"lap_{lap}" if self.kind is Kind.JSFETCH else f"lap_{lap}_{place}"
 
     def deliver_subject(self, lap: int, place: int) -> str:
-        """Give where a consumer pushes to."""
+        """Return the deliver subject of a consumer."""
         return f"{self.subject}.to.{lap}.{place}"
 
     @property
     def filter_subject(self) -> str:
-        """What consumers read; "" for everything."""
+        """The filter of consumers; "" for none."""
         return f"{self.subject}.0.0.*" if self.one_in > 1 else ""
 
     def stream_name(self, place: int) -> str:
-        """Give the name of the stream in a place."""
+        """Return the name of the stream with a number."""
         return f"{self.subject}_{place}".replace(".", "_")
 
     def _subject(self, place: int) -> str:
-        """Give what the publishers of the stream in a place send to; a number is behind a dot."""
+        """Return the subject that the publishers of a stream send to."""
         if self.kind not in STREAMED:
             return self.subject
         stored = f"{self.subject}.{place}" + ("." if self.spread else "")
@@ -258,7 +266,7 @@ class Plan(msgspec.Struct, frozen=True):
         return self._job(target, Role.RECEIVE, self.messages)
 
     def _consuming(self, target: Target, place: int) -> Job:
-        # Who pull share the messages of each lap; whoever is pushed to gets them all.
+        # Pulling readers share the messages of each lap; a reader that is pushed to gets them all.
         shares, laps = [], self.laps
         for messages in laps:
             share, more = divmod(messages, self.subscribers)
@@ -303,7 +311,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Lap(msgspec.Struct, frozen=True):
-    """What is read of one consumer: so many messages, which it may push to a subject."""
+    """One consumer to read: how many messages, and the subject it pushes to, if it does."""
 
     consumer: str
     deliver_subject: str
@@ -317,35 +325,35 @@ class Job(msgspec.Struct, frozen=True, tag="job"):
     target: Target
     subject: str
     messages: int
-    """Those to publish, or the most that can arrive."""
+    """The messages to publish, or the maximum that can arrive."""
     piece: int
     """Messages between two reports."""
     size_bytes: int
     in_flight: int
     queue: str
     ends: int
-    """Publishers that will say that they are done; 0 where nobody will."""
+    """The number of publishers that will send an end message; 0 if none will."""
     paced: bool
-    """Whether a publisher waits for leave, so that no receiver falls far behind."""
+    """The publisher waits for its `Allowance`, so that no receiver falls far behind."""
     has_listeners: bool
-    """Whether somebody wants to be told that a publisher is done."""
+    """Receivers wait for the publisher's end message."""
     spread: int
-    """Numbers that the subjects of requests end in, where there are several."""
+    """How many different numbers the subjects end in; 0 for a single subject."""
     groups: int
-    """Groups that these numbers are in, which then stand before them."""
+    """How many groups these numbers are in; the group then stands before the number."""
     batch: int
     ack: Ack
     stream: str = ""
     laps: list[Lap] = []
-    """The consumers to be read, one after another."""
+    """The consumers to read, one after another."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The process is connected and waits for the signal."""
+    """The process is connected and waits for the start."""
 
 
 class Progress(msgspec.Struct, frozen=True, tag="progress"):
-    """So many messages have been sent or received so far."""
+    """How many messages were sent or received so far."""
 
     messages: int
 
@@ -369,7 +377,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 Report = Ready | Progress | Done | Failed
 
 
-class Leave(msgspec.Struct, frozen=True, tag="leave"):
-    """What the process is told in a run: it may have sent so many messages in all."""
+class Allowance(msgspec.Struct, frozen=True, tag="leave"):
+    """How many messages a process may have sent in all; the first one starts the run."""
 
     messages: int

@@ -1,10 +1,10 @@
 """Servers that a bench starts itself, to compare them: ours and the reference server.
 
     with BenchServer("nats-server", [find_executable("nats-server")]) as server:
-        crew.run(plan, Target(server.url))
+        processes.run(plan, Target(server.url))
 
-Each listens on a free port of the loopback and is stopped with its block. Starting waits for the
-server's own word that it listens.
+Each listens on a free port of the loopback and is stopped at the end of its block. Starting waits
+for the log line that the server listens.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ OURS = (sys.executable, "-m", "penstock.server.main")
 STOP_WAIT_S = 10.0
 
 LISTENING = re.compile(r"Listening for client connections on .*:(\d+)")
-"""What either server says when it is ready for clients."""
+"""The log line of either server when it is ready for clients."""
 
 
 def find_executable(name: str) -> str:
-    """Find an executable on PATH, or else beside this Python; raises UsageError."""
+    """Return an executable on PATH, or else beside this Python; raise UsageError."""
     found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
     if found is None:
         raise UsageError(
@@ -42,7 +42,7 @@ def find_executable(name: str) -> str:
 
 
 def with_jetstream(command: Sequence[str], folder: Path, *, sync: str = "") -> list[str]:
-    """Give a command with JetStream in a folder; `sync` is its `sync_interval`, "" the default."""
+    """Return a command with JetStream in a folder; `sync` is `sync_interval`, "" for default."""
     folder.mkdir(parents=True)
     settings = folder / "server.conf"
     syncing = f"sync_interval: {sync}" if sync else ""
@@ -69,7 +69,7 @@ class BenchServer:
             )
         except OSError as error:
             raise UsageError(f"cannot start {command[0]}: {error.strerror}") from None
-        # The log must be taken from the pipe all the time, or the server would wait for that.
+        # The log must be read all the time, or the server would wait for the pipe.
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
         self._listens_or_ended.wait()
@@ -80,7 +80,7 @@ class BenchServer:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The id of the process."""
         return self._process.pid
 
     def _read_log(self) -> None:
@@ -93,7 +93,7 @@ class BenchServer:
         self._listens_or_ended.set()
 
     def stop(self) -> None:
-        """Stop it, and wait for its end."""
+        """Stop the server, and wait for its end."""
         self._process.terminate()
         try:
             self._process.wait(STOP_WAIT_S)
@@ -105,7 +105,7 @@ class BenchServer:
         self._process.stderr.close()
 
     def __enter__(self) -> BenchServer:
-        """Give the server itself."""
+        """Return the server itself."""
         return self
 
     def __exit__(
@@ -114,5 +114,5 @@ class BenchServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop it."""
+        """Stop the server."""
         self.stop()

@@ -1,12 +1,12 @@
-"""Streams of a bench, and their consumers: made before a run, removed behind it.
+"""Streams of a bench, and their consumers: created before a run, removed after it.
 
     with fresh_streams(plan, target) as made:
-        crew.run(made, target)
+        processes.run(made, target)
 
-Streams that consumers read take longer to fill than to read, so that they stay for the next run.
+Streams that consumers read take longer to fill than to read, so they stay for the next run.
 
-What always holds: no stream but these is touched; a name and a subject that nobody else has are
-chosen for each. Called by the crew, outside of the time that is measured.
+Invariant: no other stream is touched; each has a random name and subject. Called by `runs`, outside
+of the measured time.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from penstock.limits import BENCH_REQUESTS_MAX, BENCH_WAIT_S
 CREATE_TRIES = 5
 SECOND_NS = 10**9
 ACK_PENDING_DEFAULT = 1_000
-"""What servers allow a consumer to have unacknowledged, unless it asks for more."""
+"""The servers' default for `max_ack_pending`."""
 
 
 @contextlib.contextmanager
 def fresh_streams(plan: Plan, target: Target) -> Iterator[Plan]:
-    """Give the plan with a subject of its own, whose streams are there for as long."""
+    """Return the plan with a subject of its own; its streams exist while the block runs."""
     made = _with_own_subject(plan)
     names: list[str] = []
     try:
@@ -50,8 +50,8 @@ def fresh_streams(plan: Plan, target: Target) -> Iterator[Plan]:
 
 
 def _create(streams: JetStream, config: dict[str, Any]) -> None:
-    # The reference server removes its folder behind the last stream that is deleted, maybe while
-    # the next one is being made in it.
+    # The reference server removes its folder after the last stream is deleted, maybe while the next
+    # one is being created in it.
     for tries_left in reversed(range(CREATE_TRIES)):
         try:
             streams.call(f"STREAM.CREATE.{config['name']}", config)
@@ -83,13 +83,13 @@ class FilledStreams:
         self._open = contextlib.ExitStack()
 
     def get(self, plan: Plan, target: Target) -> Plan:
-        """Give the plan with the subject of a stream that holds what it reads."""
+        """Return the plan with the subject of a stream that holds what the plan reads."""
         shape = (target.url, plan.subject, plan.storage, plan.size_bytes, plan.spread)
         key = (*shape, plan.one_in, plan.stored)
         known = self._known.get(key)
         if known is None:
             known = self._open.enter_context(fresh_streams(plan, target))
-            # Each pass goes by every subject once, so that they have equally many.
+            # Each pass uses every subject once, so that all have equally many messages.
             left = plan.stored
             while left:
                 part = min(left, _whole_passes(plan))
@@ -99,7 +99,7 @@ class FilledStreams:
         return msgspec.structs.replace(plan, subject=known.subject)
 
     def remove(self) -> None:
-        """Remove them all."""
+        """Remove all filled streams."""
         self._known.clear()
         self._open.close()
 
@@ -111,7 +111,7 @@ def _whole_passes(plan: Plan) -> int:
 
 @contextlib.contextmanager
 def fresh_consumers(plan: Plan, target: Target) -> Iterator[None]:
-    """Have the consumers that a run reads, for as long."""
+    """Have the consumers that a run reads, while the block runs."""
     with _told(plan), _client(target) as client:
         streams = JetStream(client)
         stream = plan.stream_name(0)
@@ -138,7 +138,7 @@ def _consumer_config(plan: Plan, lap: int, place: int) -> dict[str, Any]:
             {} if plan.ack is Ack.NONE else {"max_ack_pending": max(wanted, ACK_PENDING_DEFAULT)}
         )
         return config | pending | {"durable_name": name}
-    # As clients make those that they call ordered.
+    # As clients configure ordered consumers.
     return config | {
         "deliver_subject": plan.deliver_subject(lap, place),
         "flow_control": True,
@@ -150,7 +150,7 @@ def _consumer_config(plan: Plan, lap: int, place: int) -> dict[str, Any]:
 
 
 def as_filling(plan: Plan, count: int = 0) -> Plan:
-    """Give the plan that stores so many messages, or one under each subject of `plan`."""
+    """Return the plan that stores `count` messages, or one under each subject of `plan`."""
     count = count or max(plan.spread, 1) * plan.streams
     return msgspec.structs.replace(
         plan,

@@ -61,7 +61,7 @@ _FRACTION = re.compile(r"[.,](?P<digits>[0-9]+)")
 
 
 def load_secret(key_file: Path | None) -> bytes | None:
-    """Give the secret from the file or the environment; None where neither names one.
+    """Return the secret of the file or the environment, None without either.
 
     A line end after the secret, as editors leave it, is not part of it.
     """
@@ -75,13 +75,13 @@ def load_secret(key_file: Path | None) -> bytes | None:
 
 
 def load_key(key_file: Path | None) -> StoreKey | None:
-    """Give the key of a Penstock store; None where none was named."""
+    """Return the key of a Penstock store, None if no key was given."""
     secret = load_secret(key_file)
     return None if secret is None else StoreKey(secret)
 
 
 def parse_time(text: str, now_ns: int) -> int:
-    """Read a time: RFC 3339 (UTC where no zone is given), or how long ago, as 15m, 2h or 3d."""
+    """Return the nanoseconds of a time: RFC 3339 (UTC without a zone), or 15m, 2h or 3d ago."""
     if ago := _AGO.match(text):
         return now_ns - int(ago["amount"]) * _UNIT_NS[ago["unit"]]
     fraction = _FRACTION.search(text)

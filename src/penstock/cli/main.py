@@ -1,15 +1,19 @@
-"""The command `penstock`: its parts, its errors and its exit codes.
+"""The command `penstock`: its groups of commands, its exit codes, and `penstock server`.
 
-What goes wrong on purpose ends as one line on stderr and an exit code, never as a traceback:
+An expected error ends as one line on stderr and an exit code, never as a traceback:
 
     0  done
     1  failed, or damage was found
     2  wrong usage
     3  could not open: in use, wrong key, or written by a newer version
+
+`penstock server` takes nats-server's flags and listens on the loopback unless an address is given.
+The executable `penstock-server` is the drop-in and keeps nats-server's own defaults.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, Any
 
@@ -17,41 +21,24 @@ import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
-from penstock.cli import (
-    bench,
-    bench_streams,
-    consumer_messages,
-    consumers,
-    demo,
-    importing,
-    jobs,
-    jobs_archive,
-    jobs_changes,
-    jobs_checks,
-    kv,
-    messaging,
-    objects,
-    packing,
-    pipelines,
-    replying,
-    serve,
-    sql,
-    store,
-    stream_backup,
-    stream_messages,
-    streams,
-    upkeep,
-)
+from penstock.cli import pubsub, reply
+from penstock.cli.bench import bench
+from penstock.cli.demo import demo
+from penstock.cli.jetstream import consumers, kv, messages, objects, stream_backup, streams
 from penstock.cli.output import printable
+from penstock.cli.spark import archive, changes, checks, jobs, run, sql
+from penstock.cli.store import inspect, upkeep
 from penstock.errors import PenstockError, StoreLocked, UnsupportedVersion, UsageError, WrongKey
 
 EXIT_FAILED = 1
 EXIT_WRONG_USAGE = 2
 EXIT_COULD_NOT_OPEN = 3
 
+_ADDRESS_FLAGS = ("a", "addr", "net", "c", "config")
+
 
 def exit_code(error: Exception) -> int:
-    """Give the exit code that stands for an error."""
+    """Return the exit code that stands for an error."""
     if isinstance(error, StoreLocked | WrongKey | UnsupportedVersion):
         return EXIT_COULD_NOT_OPEN
     return EXIT_WRONG_USAGE if isinstance(error, UsageError) else EXIT_FAILED
@@ -65,12 +52,32 @@ class GuardedGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # Whoever reads us has seen enough; typer ends quietly.
+            # The reader of our output has closed it; typer ends quietly.
             raise
         except (PenstockError, OSError) as error:
             line = printable(str(error).encode("utf-8", "surrogateescape"))
             sys.stderr.write(f"penstock: {line}\n")
             raise typer.Exit(exit_code(error)) from None
+
+
+def serve(context: typer.Context) -> None:
+    """Run the server; takes nats-server's flags (see: penstock server -- --help).
+
+    Listens on 127.0.0.1 unless an address (-a) or a configuration file (-c) says otherwise.
+
+        penstock server -p 4222 -m 8222
+    """
+    # Loaded here: the other commands need none of it.
+    from penstock.server.main import run
+
+    arguments = list(context.args)
+    if not any(_flag(word) in _ADDRESS_FLAGS for word in arguments):
+        arguments = ["-a", "127.0.0.1", *arguments]
+    raise typer.Exit(run(arguments, os.environ))
+
+
+def _flag(word: str) -> str:
+    return word.lstrip("-").partition("=")[0] if word.startswith("-") else ""
 
 
 app = typer.Typer(
@@ -83,7 +90,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="More: docs/cli.md, docs/store.md.",
 )
-app.add_typer(store.app, name="store")
+app.add_typer(inspect.app, name="store")
 app.add_typer(bench.app, name="bench")
 app.add_typer(streams.app, name="stream")
 app.add_typer(consumers.app, name="consumer")
@@ -92,53 +99,46 @@ app.add_typer(objects.app, name="object")
 app.add_typer(jobs.app, name="spark")
 for name, command in (
     ("demo", demo.demo),
-    ("pub", messaging.pub),
-    ("sub", messaging.sub),
-    ("req", messaging.req),
-    ("reply", replying.reply),
-    ("run", pipelines.run),
+    ("pub", pubsub.pub),
+    ("sub", pubsub.sub),
+    ("req", pubsub.req),
+    ("reply", reply.reply),
+    ("run", run.run),
     ("sql", sql.sql),
 ):
     app.command(name)(command)
 app.command("server", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
-    serve.serve
+    serve
 )
 for name, command in (
-    ("get", stream_messages.get),
-    ("view", stream_messages.view),
+    ("get", messages.get),
+    ("view", messages.view),
     ("backup", stream_backup.backup),
     ("restore", stream_backup.restore),
 ):
     streams.app.command(name)(command)
 for name, command in (
-    ("jspub", bench_streams.jspub),
-    ("jsget", bench_streams.jsget),
-    ("jsfetch", bench_streams.jsfetch),
-    ("jspush", bench_streams.jspush),
-):
-    bench.app.command(name)(command)
-for name, command in (
-    ("verify", jobs_checks.verify),
-    ("stats", jobs_checks.stats),
-    ("diff", jobs_checks.diff),
-    ("dedupe", jobs_changes.dedupe),
-    ("replay", jobs_changes.replay),
-    ("kv", jobs_changes.kv),
-    ("compact", jobs_changes.compact),
-    ("migrate", jobs_changes.migrate),
-    ("archive", jobs_archive.archive),
-    ("check-archive", jobs_archive.check_archive),
-    ("tier", jobs_archive.tier),
-    ("tail", jobs_archive.tail),
-    ("restore", jobs_archive.restore),
+    ("verify", checks.verify),
+    ("stats", checks.stats),
+    ("diff", checks.diff),
+    ("dedupe", changes.dedupe),
+    ("replay", changes.replay),
+    ("kv", changes.kv),
+    ("compact", changes.compact),
+    ("migrate", changes.migrate),
+    ("archive", archive.archive),
+    ("check-archive", archive.check_archive),
+    ("tier", archive.tier),
+    ("tail", archive.tail),
+    ("restore", archive.restore),
 ):
     jobs.app.command(name)(command)
-consumers.app.command("next")(consumer_messages.next_messages)
-consumers.app.command("sub")(consumer_messages.sub)
-jobs.app.command("pack")(packing.pack)
-store.app.command("repair")(upkeep.repair)
-store.app.command("compact")(upkeep.compact)
-store.app.command("import")(importing.import_stream)
+consumers.app.command("next")(messages.next_messages)
+consumers.app.command("sub")(messages.sub)
+jobs.app.command("pack")(jobs.pack)
+inspect.app.command("repair")(upkeep.repair)
+inspect.app.command("compact")(upkeep.compact)
+inspect.app.command("import")(upkeep.import_stream)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,19 +1,21 @@
-"""What a client shows of itself: a user, a token, an nkey's signature, a JWT with one.
+"""Where a server is, and what a client logs in with.
 
     Credentials(token="s3cret")
     Credentials.from_creds_file("alice.creds")     a JWT and the seed that signs for it
     Credentials.from_seed_file("alice.nk")         a seed alone
+    parse_url("nats://[user[:password]@]host[:port]")     tls:// for TLS; a bare host is fine
 
-What always holds: nothing secret shows in a repr or in an error, and a seed itself is never sent:
-it signs what the server asks to have signed.
+Invariants: no secret shows in a repr or in an error. A seed is never sent: it signs the server's
+nonce.
 
-Reads the files that it is told to. Any thread.
+Reads credential files; otherwise pure. Any thread.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -26,7 +28,7 @@ _SEED = re.compile(r"\bSU[A-Z2-7]{56}\b")
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """With what to log in; all empty for nobody in particular."""
+    """What to log in with; all empty for a client without credentials."""
 
     user: str = ""
     password: str = ""
@@ -35,16 +37,16 @@ class Credentials(msgspec.Struct, frozen=True):
     seed: bytes = b""
 
     def __bool__(self) -> bool:
-        """Tell whether there is anything to show."""
+        """Return True if there are any credentials."""
         return bool(self.user or self.token or self.jwt or self.seed)
 
     def __repr__(self) -> str:
-        """Leave out what is secret."""
+        """Return the kind of credentials, without secrets."""
         return f"Credentials({self.kind})"
 
     @property
     def kind(self) -> str:
-        """What this is, in a word or two."""
+        """The kind of credentials, in a word or two."""
         if self.jwt:
             return "creds file"
         if self.seed:
@@ -53,7 +55,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_creds_file(cls, path: str | Path) -> Credentials:
-        """Read a JWT and its seed; raises UsageError or OSError."""
+        """Read a JWT and its seed; raise UsageError or OSError."""
         text = _read(path)
         blocks: dict[str, str] = dict(_BLOCK.findall(text))
         jwt = blocks.get("NATS USER JWT", "")
@@ -63,12 +65,12 @@ class Credentials(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_seed_file(cls, path: str | Path) -> Credentials:
-        """Read a user's seed, alone or among other text; raises UsageError or OSError."""
+        """Read a user's seed, alone or among other text; raise UsageError or OSError."""
         found = _SEED.search(_read(path))
         return cls(seed=_seed(path, found[0] if found else ""))
 
     def connect_fields(self, nonce: str) -> dict[str, str]:
-        """Give what CONNECT says of us, the server's nonce signed where a key does it."""
+        """Return the fields for CONNECT; with a seed, the server's nonce is signed."""
         if self.seed:
             key, signature = sign(self.seed, nonce.encode())
             who = {"jwt": self.jwt} if self.jwt else {"nkey": key}
@@ -79,7 +81,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 NOBODY = Credentials()
-"""A client that says nothing of itself."""
+"""A client without credentials."""
 
 
 def _seed(path: str | Path, text: str) -> bytes:
@@ -95,3 +97,37 @@ def _read(path: str | Path) -> str:
     if len(data) > CREDENTIALS_FILE_BYTES_MAX:
         raise UsageError(f"{path}: too large to hold credentials")
     return data.decode("utf-8", "replace")
+
+
+DEFAULT_PORT = 4222
+SCHEMES = ("nats", "tcp", "tls")
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A server's host and port, and the credentials and TLS that its URL asks for."""
+
+    host: str
+    port: int
+    credentials: Credentials = NOBODY
+    is_tls: bool = False
+
+    def __str__(self) -> str:
+        """Return host and port as people write them, without secrets."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_url(url: str) -> Address:
+    """Return the address of a URL; raise UsageError if it is not one of NATS."""
+    try:
+        parts = urlsplit(url if "://" in url else f"nats://{url}")
+        port = parts.port or DEFAULT_PORT
+    except ValueError:
+        raise UsageError("not a NATS address: host and port do not read as such") from None
+    if parts.scheme not in SCHEMES:
+        raise UsageError(f"not a NATS address: {parts.scheme}:// (nats:// and tls:// are)")
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    known = Credentials(user=user, password=password)
+    if user and parts.password is None:
+        known = Credentials(token=user)
+    return Address(parts.hostname or "127.0.0.1", port, known, parts.scheme == "tls")

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from penstock.protocol.operations cimport Argument, Line
+from penstock.protocol.lines cimport Argument, Line
 
 
 cdef enum:
@@ -34,10 +34,6 @@ cdef class Wire:
     cdef Py_ssize_t step(self, Line* line, Argument* arguments, int* count) except -2
     cdef note(self, const Line* line)
     cdef message(self, const Line* line, const Argument* arguments, int count, Py_ssize_t used)
-    cdef bint _is_status(self, const Argument* arguments, int count, Py_ssize_t used) noexcept
-    cdef int _check_answer(
-        self, const Line* line, const Argument* arguments, int count, Py_ssize_t used
-    ) except -1
     cpdef send(self)
 
 

@@ -1,10 +1,9 @@
 import ssl
-from array import array
 from dataclasses import dataclass
 from typing import final
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ReceivedMessage:
     subject: bytes
     sid: bytes
     reply: bytes
@@ -29,25 +28,7 @@ class Wire:
         reply: bytes | None = None,
         headers: bytes | None = None,
     ) -> None: ...
-    def publish_many(
-        self, subject: bytes, payload: bytes, count: int, reply: bytes | None = None
-    ) -> None: ...
     def send(self) -> None: ...
-    def next_message(self) -> Message: ...
-    def count_messages(self, wanted: int, end_sid: bytes = b"") -> int: ...
-    def answer_many(self, end_sid: bytes) -> int: ...
-    def request_many(
-        self,
-        subject: bytes,
-        inbox: bytes,
-        payload: bytes,
-        in_flight: int,
-        latencies_ns: array[int],
-        spread: int = 0,
-        groups: int = 1,
-    ) -> None: ...
-    def consume_many(
-        self, wanted: int, ack: bytes, ask: bytes = b"", batch: int = 0, in_flight: int = 1
-    ) -> None: ...
-    def wait_pong(self, pongs: int) -> list[Message]: ...
+    def next_message(self) -> ReceivedMessage: ...
+    def wait_pong(self, pongs: int) -> list[ReceivedMessage]: ...
     def wait_info(self) -> bytes: ...

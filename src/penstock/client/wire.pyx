@@ -1,10 +1,10 @@
 """The client's side of the protocol over one blocking socket: frames out, messages in.
 
-Publishing encodes into one buffer that is sent when it is large or when somebody waits. Receiving
-parses what the socket gave in place; a message becomes a Python object only when it is asked for,
-and `count` passes over messages without making any.
+Publishing encodes into one buffer that is sent when it is large or when the client waits. Receiving
+parses the bytes of the socket in place; a message becomes a Python object only when it is asked
+for. `columns`, `row_publisher` and `bench.loops` read and write the buffers directly.
 
-Blocking, with the socket's own timeout; one thread at a time. Waiting lets go of the interpreter
+Blocking, with the socket's own timeout; one thread at a time. Waiting releases the interpreter
 lock, and ends when a signal's handler raises. With TLS the bytes go through the socket object.
 """
 
@@ -14,14 +14,12 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memmove
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from dataclasses import dataclass
 
-from penstock.client.delivered import flow_reply
 from penstock.errors import FormatError
 
-from penstock.protocol.operations cimport (
+from penstock.protocol.lines cimport (
     ARGUMENTS_MAX, LINE_SHORT, OP_HMSG, OP_INFO, OP_MINUS_ERR, OP_MSG, OP_PING, OP_PONG,
     SIZE_BAD, Argument, Line, parse_size, put_number, read_line, split_arguments,
 )
@@ -36,16 +34,6 @@ cdef enum:
     READ_BYTES = 262144
     # INFO of a server with many peers is far longer than a control line.
     LINE_MAX = 1048576
-    # Longest message line that is remembered to find alike ones.
-    ALIKE_LINE_MAX = 512
-    # A prime, so that steps of it come by every number below another.
-    SPREAD_STEP = 1000003
-
-
-cdef int64_t monotonic_ns() noexcept nogil:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <int64_t>now.tv_sec * 1000000000 + now.tv_nsec
 
 
 cdef bint is_text(const Argument* argument, bytes text) noexcept:
@@ -55,7 +43,7 @@ cdef bint is_text(const Argument* argument, bytes text) noexcept:
 
 
 cdef int64_t number_behind(const Argument* subject, size_t before) noexcept nogil:
-    # The number behind so many bytes of a subject, or SIZE_BAD.
+    # The number behind the first `before` bytes of a subject, or SIZE_BAD.
     cdef Argument number
     if subject.size <= before:
         return SIZE_BAD
@@ -64,13 +52,9 @@ cdef int64_t number_behind(const Argument* subject, size_t before) noexcept nogi
     return parse_size(&number)
 
 
-cdef str _text(bytes data):
-    return data.decode("utf-8", "backslashreplace")
-
-
 @dataclass(frozen=True, slots=True)
-class Message:
-    """A message that was received; `headers` is the raw block, b"" for none."""
+class ReceivedMessage:
+    """A message that a client received; `headers` is the raw block, b"" for none."""
 
     subject: bytes
     sid: bytes
@@ -83,13 +67,13 @@ cdef class Wire:
     """One connection's bytes; see the module."""
 
     def __init__(self, int fd):
-        """Take over a connected, blocking socket's descriptor; the caller keeps it open."""
+        """Use the descriptor of a connected, blocking socket; the caller keeps it open."""
         self.fd = fd
         self.infos = []
         self.errors = []
 
     def secure(self, secured not None):
-        """Go on through an encrypted socket on the same descriptor, which has its own timeout."""
+        """Continue through an encrypted socket on the same descriptor, with its own timeout."""
         self.secured = secured
 
     def __dealloc__(self):
@@ -124,7 +108,7 @@ cdef class Wire:
 
     def publish(self, bytes subject not None, bytes payload not None, bytes reply=None,
                 bytes headers=None):
-        """Add a publish to what will be sent; sends when enough has gathered."""
+        """Add a publish to what will be sent; send when enough has gathered."""
         cdef uint8_t[64] numbers
         cdef int used = 0
         cdef size_t body = len(payload)
@@ -153,25 +137,8 @@ cdef class Wire:
         if self.out_used >= SEND_AT:
             self.send()
 
-    def publish_many(self, bytes subject not None, bytes payload not None, int64_t count,
-                     bytes reply=None):
-        """Publish the same message `count` times: for benches, without a call or a copy each."""
-        cdef int64_t each, left
-        cdef bytes block
-        head = subject + b" " + reply if reply is not None else subject
-        frame = b"PUB %b %d\r\n%b\r\n" % (head, len(payload), payload)
-        each = max(1, min(count, SEND_AT // len(frame)))
-        block = frame * each
-        if count >= each:
-            self.send()
-        left = count
-        while left >= each:
-            self._send_all(<const uint8_t*><const char*>block, len(block))
-            left -= each
-        self.put(<const char*>block, left * len(frame))
-
     cpdef send(self):
-        """Send everything that has gathered; raises OSError."""
+        """Send everything that has gathered; raise OSError."""
         self._send_all(self.out, self.out_used)
         self.out_used = 0
 
@@ -209,7 +176,7 @@ cdef class Wire:
     # Receiving
 
     cdef int fill(self) except -1:
-        # Read more bytes behind those that are there; waits. Raises at the end of the stream.
+        # Wait for more bytes and append them; raise at the end of the connection.
         cdef ssize_t got = 0
         cdef size_t room = self.room if self.room else READ_BYTES
         cdef uint8_t* grown
@@ -246,7 +213,7 @@ cdef class Wire:
         return f": {self.errors[-1].decode(errors='replace')}" if self.errors else ""
 
     cdef Py_ssize_t step(self, Line* line, Argument* arguments, int* count) except -2:
-        # Find the operation at the front: its bytes, or 0 where more must come.
+        # Parse the operation at the front; return its size, or 0 if more bytes must come.
         cdef Py_ssize_t line_bytes
         cdef int64_t size
         if self.start == self.end:
@@ -282,7 +249,7 @@ cdef class Wire:
             del self.errors[:-64]
 
     def next_message(self):
-        """Wait for the next message; raises TimeoutError, ConnectionError."""
+        """Wait for the next message; raise TimeoutError, ConnectionError."""
         cdef Line line
         cdef Argument[ARGUMENTS_MAX] arguments
         cdef int count = 0
@@ -309,7 +276,7 @@ cdef class Wire:
             if headers == SIZE_BAD or headers > size:
                 raise FormatError("a message line with a wrong header size")
         has_reply = count == (5 if with_headers else 4)
-        return Message(
+        return ReceivedMessage(
             arguments[0].text[:arguments[0].size],
             arguments[1].text[:arguments[1].size],
             arguments[2].text[:arguments[2].size] if has_reply else b"",
@@ -317,196 +284,8 @@ cdef class Wire:
             payload[headers:size],
         )
 
-    def count_messages(self, int64_t wanted, bytes end_sid=b""):
-        """Wait until `wanted` messages have passed, making no object of any; for benches.
-
-        Ends early at a message of the subscription `end_sid`, which is not counted; gives how many
-        were.
-        """
-        cdef Line line
-        cdef Argument[ARGUMENTS_MAX] arguments
-        cdef int count = 0
-        cdef Py_ssize_t used
-        cdef int64_t seen = 0
-        # A frame that begins as the last one did is as long as it was: most are told by that.
-        cdef uint8_t[ALIKE_LINE_MAX] alike
-        cdef size_t alike_line = 0, alike_frame = 0
-        while seen < wanted:
-            while (
-                alike_line and seen < wanted and self.end - self.start >= alike_frame
-                and memcmp(self.data + self.start, alike, alike_line) == 0
-            ):
-                self.start += alike_frame
-                seen += 1
-            if seen == wanted:
-                break
-            used = self.step(&line, arguments, &count)
-            if used == 0:
-                self.fill()
-                continue
-            if line.operation != OP_MSG and line.operation != OP_HMSG:
-                self.note(&line)
-            elif is_text(&arguments[1], end_sid):
-                self.start += used
-                break
-            else:
-                seen += 1
-                alike_frame = used
-                alike_line = used - 2 - parse_size(&arguments[count - 1])
-                if alike_line > ALIKE_LINE_MAX:
-                    alike_line = 0
-                memcpy(alike, self.data + self.start, alike_line)
-            self.start += used
-        return seen
-
-    def answer_many(self, bytes end_sid not None):
-        """Answer every request with its own bytes until `end_sid` has a message; for benches."""
-        cdef Line line
-        cdef Argument[ARGUMENTS_MAX] arguments
-        cdef int count = 0
-        cdef Py_ssize_t used
-        cdef int64_t answered = 0
-        while True:
-            used = self.step(&line, arguments, &count)
-            if used == 0:
-                self.send()
-                self.fill()
-                continue
-            if line.operation != OP_MSG and line.operation != OP_HMSG:
-                self.note(&line)
-            elif is_text(&arguments[1], end_sid):
-                self.start += used
-                self.send()
-                return answered
-            elif count == (5 if line.operation == OP_HMSG else 4):
-                # From its reply subject on, a request reads as the answer must.
-                if line.operation == OP_HMSG:
-                    self.put("H", 1)
-                self.put("PUB ", 4)
-                self.put(
-                    arguments[2].text, self.data + self.start + used - arguments[2].text
-                )
-                answered += 1
-            self.start += used
-
-    def request_many(self, bytes subject not None, bytes inbox not None, bytes payload not None,
-                     int64_t in_flight, int64_t[::1] latencies_ns not None, int64_t spread=0,
-                     int64_t groups=1):
-        """Send a request for each place in `latencies_ns`, and put there how long it took.
-
-        At most `in_flight` wait for their answer at a time. Answers come to `inbox`, a dot and the
-        place, where the caller has subscribed. With `spread` each subject ends in a number below
-        it, and one request after the other goes somewhere else; with `groups` in a group's number,
-        a dot and that number, which says the group. For benches.
-        """
-        cdef Line line
-        cdef Argument[ARGUMENTS_MAX] arguments
-        cdef int count = 0
-        cdef Py_ssize_t used
-        cdef int64_t place, asked = 0, answered = 0, total = latencies_ns.shape[0]
-        cdef int64_t ending
-        cdef bytes before = b"PUB %b" % subject
-        cdef bytes between = b" %b." % inbox
-        cdef bytes after = b" %d\r\n%b\r\n" % (len(payload), payload)
-        cdef uint8_t[32] number
-        while answered < total:
-            while asked < total and asked - answered < in_flight:
-                self.put(<const char*>before, len(before))
-                if spread:
-                    ending = asked * SPREAD_STEP % spread
-                    if groups > 1:
-                        self.put(number, put_number(number, ending % groups))
-                        self.put(".", 1)
-                    self.put(number, put_number(number, ending))
-                self.put(<const char*>between, len(between))
-                self.put(number, put_number(number, asked))
-                self.put(<const char*>after, len(after))
-                latencies_ns[asked] = -monotonic_ns()
-                asked += 1
-            used = self.step(&line, arguments, &count)
-            if used == 0:
-                self.send()
-                self.fill()
-                continue
-            if line.operation == OP_MSG or line.operation == OP_HMSG:
-                self._check_answer(&line, arguments, count, used)
-                place = number_behind(&arguments[0], len(inbox) + 1)
-                if place < 0 or place >= asked or latencies_ns[place] >= 0:
-                    raise FormatError("an answer to no request")
-                latencies_ns[place] += monotonic_ns()
-                answered += 1
-            else:
-                self.note(&line)
-            self.start += used
-
-    def consume_many(self, int64_t wanted, bytes ack not None, bytes ask not None=b"",
-                     int64_t batch=0, int64_t in_flight=1):
-        """Wait until `wanted` messages of a JetStream consumer have passed; for benches.
-
-        `ack` is published to each one's reply subject, b"" for none. `ask` is the frame of a pull
-        request for `batch` messages, which divides `wanted`; `in_flight` of them wait at a time.
-        Without it the consumer pushes by itself. Flow control is answered; any other status is
-        RefusedByServer, since who is promised messages is not told to wait.
-        """
-        cdef Line line
-        cdef Argument[ARGUMENTS_MAX] arguments
-        cdef int count = 0
-        cdef Py_ssize_t used
-        cdef int64_t seen = 0, asked = 0
-        cdef bytes rest = b" %d\r\n%b\r\n" % (len(ack), ack)
-        cdef bint acks = len(ack) > 0
-        while seen < wanted:
-            while batch and asked < wanted and asked - seen <= (in_flight - 1) * batch:
-                self.put(<const char*>ask, len(ask))
-                asked += batch
-            used = self.step(&line, arguments, &count)
-            if used == 0:
-                self.send()
-                self.fill()
-                continue
-            if line.operation != OP_MSG and line.operation != OP_HMSG:
-                self.note(&line)
-            elif line.operation == OP_MSG or not self._is_status(arguments, count, used):
-                seen += 1
-                if acks and count == (5 if line.operation == OP_HMSG else 4):
-                    self.put("PUB ", 4)
-                    self.put(arguments[2].text, arguments[2].size)
-                    self.put(<const char*>rest, len(rest))
-                    if self.out_used >= SEND_AT:
-                        self.send()
-            else:
-                reply = flow_reply(self.message(&line, arguments, count, used))
-                if reply:
-                    self.publish(reply, b"")
-                    self.send()
-            self.start += used
-        self.send()
-
-    cdef bint _is_status(self, const Argument* arguments, int count, Py_ssize_t used) noexcept:
-        # A status stands behind the version, where stored headers have a line end.
-        cdef int64_t size = parse_size(&arguments[count - 1])
-        cdef const uint8_t* body = self.data + self.start + used - 2 - size
-        return size >= 12 and memcmp(body, b"NATS/1.0 ", 9) == 0
-
-    cdef int _check_answer(
-        self, const Line* line, const Argument* arguments, int count, Py_ssize_t used
-    ) except -1:
-        # A status, or JetStream's error, is not what was asked for.
-        cdef int64_t size = parse_size(&arguments[count - 1])
-        cdef const uint8_t* body = self.data + self.start + used - 2 - size
-        if line.operation == OP_HMSG and size >= 12 and memcmp(body, b"NATS/1.0 ", 9) == 0:
-            if memcmp(body + 9, b"503", 3) == 0:
-                raise FormatError("nobody answers requests")
-            raise FormatError(f"a request was refused: {_text(body[9:12])}")
-        if line.operation == OP_MSG and size >= 8 and memcmp(body, b'{"error"', 8) == 0:
-            raise FormatError(f"a request was refused: {_text(body[:size])}")
-        return 0
-
     def wait_pong(self, uint64_t pongs):
-        """Wait until so many PONGs have come in all; messages that come before are kept.
-
-        Gives those messages.
-        """
+        """Wait until `pongs` PONGs have come in all; return the messages that came before."""
         cdef Line line
         cdef Argument[ARGUMENTS_MAX] arguments
         cdef int count = 0
@@ -525,7 +304,7 @@ cdef class Wire:
         return messages
 
     def wait_info(self):
-        """Wait for an INFO; gives its JSON."""
+        """Wait for an INFO; return its JSON."""
         cdef Line line
         cdef Argument[ARGUMENTS_MAX] arguments
         cdef int count = 0

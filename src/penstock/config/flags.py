@@ -1,8 +1,8 @@
 """The command line, read as Go's flag package reads it.
 
-One dash or two, `-p 4222` or `-p=4222`, booleans without a value or as `-js=false`; the first word
-that is no flag ends them. What flags there are follows from the options that declare them, and a
-few that are no options stand here.
+One dash or two, `-p 4222` or `-p=4222`, booleans without a value or as `-js=false`. The first word
+that is no flag ends the flags. Flags follow from the options that declare them; a few that are no
+options are declared here.
 
     parse_flags(["-js", "-sd", "/data", "-p", "-1"])
 
@@ -18,14 +18,14 @@ from typing import Final
 
 import msgspec
 
-from penstock.config.declaring import Block, fields_of, options_of
-from penstock.config.options import ServerOptions
-from penstock.config.options_authorization import AuthorizationOptions
-from penstock.config.options_jetstream import JetStreamOptions
-from penstock.config.options_servers import ClusterOptions
-from penstock.config.options_tls import CIPHER_SUITES, CURVES, TlsOptions
-from penstock.config.quoting import quoted
+from penstock.config.options.authorization import AuthorizationOptions
+from penstock.config.options.clusters import ClusterOptions
+from penstock.config.options.declare import Block, fields_of, options_of
+from penstock.config.options.jetstream import JetStreamOptions
+from penstock.config.options.server import ServerOptions
+from penstock.config.options.tls import CIPHER_SUITES, CURVES, TlsOptions
 from penstock.errors import ConfigError, UsageError
+from penstock.text.quoting import quoted
 
 FlagValue = bool | int | str
 
@@ -149,7 +149,7 @@ def parse_flags(arguments: Sequence[str]) -> FlagResult:
         if word == "--":
             break
         name, value = _read_flag(word, rest)
-        # Given anew, a flag counts where it was given last.
+        # A flag that is given twice has the position of the last.
         values.pop(name, None)
         values[name] = value
     action = _action(values, rest)
@@ -236,7 +236,7 @@ _HELP_COLUMN: Final = 38
 
 
 def help_text() -> str:
-    """Give the text that --help shows."""
+    """Return the text that --help shows."""
     lines = [_HELP_START.rstrip("\n")]
     for group in _GROUPS:
         lines += ["", f"{group} options:"]
@@ -254,7 +254,7 @@ def _help_line(flag: Flag) -> str:
 
 
 def tls_help_text() -> str:
-    """Give the text that --help_tls shows: what a tls block may hold."""
+    """Return the text that --help_tls shows: what a tls block may hold."""
     lines = ["TLS is configured in a tls block of the configuration file:", "", "    tls {"]
     lines += ['        cert_file: "server-cert.pem"', '        key_file: "server-key.pem"']
     lines += ['        ca_file: "ca.pem"', "        verify: true", "    }", "", "Its keys:"]

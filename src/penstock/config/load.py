@@ -1,25 +1,34 @@
-"""A command line and the file that it names, made into options.
+"""A command line and the file that it names, made into options, with the file's digest.
 
-The file counts over the defaults and flags over the file; nothing (0, "") means the default where
-an option says so. Everything that can be checked without opening a listener or a store is checked,
-and all faults of a file are told at once, each with its place.
+The file overrides the defaults, and flags override the file. An empty value (0, "") means the
+default where an option says so. Everything that can be checked without opening a listener or a
+store is checked. All faults of a file are reported at once, each with its location.
 
-Reads files; reads no clock and no environment but the one it is given. Called before the server
-starts, and again for each reload.
+The digest, as `-t` prints it, is `sha256:` and 64 hexadecimal digits. It is taken of the values, so
+comments, order and spelling do not change it. Values are written as Go's encoding/json writes them,
+byte for byte, so that both servers print the same digest of a file.
+
+Reads files. Reads no clock, and no environment but the one that is passed. Called before the server
+starts and for each reload.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from penstock.config.checks import check_options
-from penstock.config.declaring import options_of
-from penstock.config.digest import config_digest
+from penstock.config.check import check_options
+from penstock.config.check_imports import wrong_sharing
 from penstock.config.flags import Action, FlagResult, FlagValue, parse_flags
-from penstock.config.options import (
+from penstock.config.language.parser import ConfigMap, Value, parse_file, parse_text
+from penstock.config.options.declare import options_of
+from penstock.config.options.server import (
     AuthorizationOptions,
     ClusterOptions,
     JetStreamOptions,
@@ -27,13 +36,81 @@ from penstock.config.options import (
     TlsOptions,
     UserOptions,
 )
-from penstock.config.options_tls import unreadable_file
-from penstock.config.parser import ConfigMap, Value, parse_file, parse_text
-from penstock.config.quoting import quoted
-from penstock.config.reading import Notes, changed, decimal, read_fields, with_defaults
-from penstock.config.sharing import wrong_sharing
-from penstock.config.urls import parse_url
+from penstock.config.options.tls import unreadable_file
+from penstock.config.options.values import (
+    Notes,
+    changed,
+    decimal,
+    parse_url,
+    read_fields,
+    with_defaults,
+)
 from penstock.errors import ConfigError, InvalidConfiguration
+from penstock.text.quoting import quoted
+
+_ESCAPED = re.compile("[<>&\u2028\u2029\udc80-\udcff]")
+
+
+def config_digest(values: ConfigMap) -> str:
+    """Return the digest of a parsed configuration."""
+    text = _map_text(values) + "\n"
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _map_text(values: ConfigMap) -> str:
+    # Go sorts keys by their bytes, which is by code point except for undecodable bytes.
+    keys = sorted(values, key=lambda key: key.encode("utf-8", "surrogateescape"))
+    return "{" + ",".join(f"{_string(key)}:{_text(values[key])}" for key in keys) + "}"
+
+
+def _text(value: Value) -> str:
+    inner = value.value
+    match inner:
+        case bool():
+            return "true" if inner else "false"
+        case int():
+            return str(inner)
+        case float():
+            return _float(inner)
+        case str():
+            return _string(inner)
+        case datetime():
+            return f'"{inner:%Y-%m-%dT%H:%M:%SZ}"'
+        case list():
+            return "[" + ",".join(map(_text, inner)) + "]"
+        case dict():
+            return _map_text(inner)
+
+
+def _string(text: str) -> str:
+    return _ESCAPED.sub(_escape, json.dumps(text, ensure_ascii=False))
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    # A byte that was no UTF-8: Go writes the replacement character.
+    return "\\ufffd" if code >= 0xDC80 else f"\\u{code:04x}"
+
+
+def _float(number: float) -> str:
+    """Write the shortest text that reads back the same, with an exponent where Go has one."""
+    if number == 0:
+        return "-0" if str(number).startswith("-") else "0"
+    if 1e-6 <= abs(number) < 1e21:
+        text = format(number, "f") if number.is_integer() else _plain(number)
+        return text.removesuffix(".000000")
+    mantissa, _, exponent = repr(number).partition("e")
+    return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].lstrip('0')}"
+
+
+def _plain(number: float) -> str:
+    text = repr(number)
+    if "e" not in text:
+        return text
+    mantissa, _, exponent = text.partition("e")
+    digits = mantissa.replace("-", "").replace(".", "")
+    sign = "-" if number < 0 else ""
+    return f"{sign}0.{'0' * (-int(exponent) - 1)}{digits}"
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -47,7 +124,7 @@ class Loaded(msgspec.Struct, frozen=True):
 def load_options(
     arguments: Sequence[str], environ: Mapping[str, str]
 ) -> tuple[ServerOptions, list[str]]:
-    """Give the options that a command line asks for, and warnings.
+    """Return the options that a command line asks for, and warnings.
 
     Raises UsageError for a wrong command line and ConfigError for a wrong configuration.
     """
@@ -56,7 +133,7 @@ def load_options(
 
 
 def load(flags: FlagResult, environ: Mapping[str, str]) -> Loaded:
-    """Give the options that parsed flags and their file ask for; raise ConfigError."""
+    """Return the options that parsed flags and their file ask for; raise ConfigError."""
     return load_for_program(flags.values, environ, base=ServerOptions())
 
 
@@ -67,7 +144,7 @@ def load_for_program(
     base: ServerOptions,
     text: str = "",
 ) -> Loaded:
-    """Give the options of a server inside another program; raise ConfigError.
+    """Return the options of a server inside another program; raise ConfigError.
 
     `values` are as flags give them, `config_file` among them, and count over the file's; `text`
     stands for a file. `base` is what holds where none of them says anything.
@@ -151,7 +228,7 @@ def _check_users(values: ConfigMap, options: ServerOptions, notes: Notes) -> Non
 def _users_by_place(
     values: ConfigMap, options: ServerOptions
 ) -> Iterator[tuple[Value, tuple[UserOptions, ...]]]:
-    """Give the users of each block that has some, with the place to name."""
+    """Return the users of each block that has some, with the location to report."""
     place = _find(values, "authorization")
     if place is not None:
         yield place, options.authorization.users
@@ -278,7 +355,7 @@ def _cluster_address(url: str) -> dict[str, Any]:
 
 
 def settled(options: ServerOptions) -> ServerOptions:
-    """Give options with defaults where nothing was said, and what follows from other options."""
+    """Return options with defaults filled in, and with what follows from other options."""
     options = with_defaults(options)
     if options.operators:
         # Most servers have none, and start without loading what is about them.

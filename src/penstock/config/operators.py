@@ -1,9 +1,9 @@
 """Operators as their JWTs describe them, and what follows for the other options.
 
-An operator says which keys sign accounts, which account is the system's, and where accounts can be
-asked for. The configuration counts over what it says. Errors are in the reference server's words.
+An operator's JWT names the keys that sign accounts, the system account, and the server that returns
+accounts. The configuration overrides it. Errors are in the reference server's words.
 
-Pure. Loaded only where a configuration has operators.
+Pure. Loaded only if a configuration has operators.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.config.options import ServerOptions
-from penstock.config.options_trust import ResolverOptions
-from penstock.config.public_keys import KeyKind, is_public_key
-from penstock.config.quoting import quoted
-from penstock.config.reading import changed
-from penstock.config.urls import parse_url
+from penstock.config.options.server import ServerOptions
+from penstock.config.options.trust import ResolverOptions
+from penstock.config.options.values import changed, parse_url
 from penstock.errors import FormatError
 from penstock.protocol.jwt import decode_token
+from penstock.protocol.nkeys import Prefix, is_public_key
+from penstock.text.quoting import quoted
 
 _NAMES: Final = {
     "audience": "aud", "expires": "exp", "issued_at": "iat", "issuer": "iss", "subject": "sub",
@@ -50,7 +49,7 @@ class OperatorClaims(msgspec.Struct, frozen=True, kw_only=True, rename=_NAMES):
 
 
 def read_operator(text: str) -> OperatorClaims:
-    """Read an operator's JWT; raises FormatError."""
+    """Return the claims of an operator's JWT; raise FormatError."""
     token = decode_token(text)
     if token.kind != "operator":
         raise FormatError("not operator claim")
@@ -61,24 +60,24 @@ def read_operator(text: str) -> OperatorClaims:
 
 
 def operator_claims(options: ServerOptions) -> tuple[OperatorClaims, ...]:
-    """Give what the operators of a configuration say."""
+    """Return the claims of a configuration's operators."""
     return tuple(read_operator(each) for each in options.operators)
 
 
 def trusted_keys_of(options: ServerOptions) -> tuple[str, ...]:
-    """Give every key whose accounts are served."""
+    """Return every key whose accounts are served."""
     keys = (key for claims in operator_claims(options) for key in claims.keys)
     return (*options.trusted_keys, *keys)
 
 
 def strict_keys_of(options: ServerOptions) -> frozenset[str]:
-    """Give the keys whose accounts must have signing keys of their own."""
+    """Return the keys whose accounts must be signed with a signing key."""
     strict = (each for each in operator_claims(options) if each.strict_signing_key_usage)
     return frozenset(key for claims in strict for key in claims.signing_keys)
 
 
 def with_operator(options: ServerOptions) -> ServerOptions:
-    """Give the options with what the one operator says, where they say nothing themselves."""
+    """Return the options, completed by what the one operator says."""
     claims = operator_claims(options)
     if len(claims) != 1:
         return options
@@ -173,10 +172,10 @@ def wrong_versions(options: ServerOptions, version: str) -> str:
 
 def _wrong_keys(options: ServerOptions, claims: Iterable[OperatorClaims]) -> str:
     for key in (key for each in claims for key in each.keys):
-        if not is_public_key(key, KeyKind.OPERATOR):
+        if not is_public_key(key, Prefix.OPERATOR):
             required = "are required to be a valid public operator nkey"
             return f"trusted Keys {quoted(key)} {required}"
     for key in options.resolver_pinned_accounts:
-        if not is_public_key(key, KeyKind.ACCOUNT):
+        if not is_public_key(key, Prefix.ACCOUNT):
             return f"pinned account key {quoted(key)} is not a valid public account nkey"
     return ""

@@ -3,9 +3,9 @@
     for change in changes(running, wanted):
         log(change.text)
 
-An option says of itself whether a reload may change it; blocks that are reloadable in part, and
-rules that look at both sides, stand here. A refusal names the option and both values, in the
-reference server's words, and changes nothing. Passwords, tokens and keys are never shown. Pure.
+Each option declares whether a reload may change it. Blocks that are reloadable in part, and rules
+that compare both sides, are here. A refusal names the option and both values, in the reference
+server's words. Passwords, tokens and keys are never shown. Pure.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from penstock.config.checks import all_users
-from penstock.config.declaring import Block, fields_of, options_of
-from penstock.config.durations import format_duration
-from penstock.config.options import (
+from penstock.config.check import all_users
+from penstock.config.options.declare import Block, fields_of, options_of
+from penstock.config.options.server import (
     SYSTEM_ACCOUNT,
     AuthorizationOptions,
     ClusterOptions,
@@ -29,9 +28,10 @@ from penstock.config.options import (
     TlsOptions,
     WebsocketOptions,
 )
-from penstock.config.quoting import quoted
-from penstock.config.reading import changed
+from penstock.config.options.values import changed
 from penstock.errors import ConfigError
+from penstock.text.quoting import quoted
+from penstock.text.times import format_duration
 
 _REFUSED: Final = "config reload not supported for"
 
@@ -48,7 +48,7 @@ class Change:
 
 
 def changes(old: ServerOptions, new: ServerOptions) -> list[Change]:
-    """Give what differs; raise ConfigError if something does that may not.
+    """Return what differs; raise ConfigError if an option differs that may not.
 
     A port of -1 in the new options means the one that is in use.
     """
@@ -71,7 +71,7 @@ def changes(old: ServerOptions, new: ServerOptions) -> list[Change]:
 
 
 def with_ports_kept(old: ServerOptions, new: ServerOptions) -> ServerOptions:
-    """Give the new options with ports of -1 as the running server has them."""
+    """Return the new options, with ports of -1 replaced by those in use."""
     ports = ("port", "http_port", "https_port")
     kept: dict[str, Any] = {
         name: getattr(old, name)
@@ -202,7 +202,7 @@ def _tls(old: ServerOptions, new: ServerOptions) -> list[Change]:
 
 
 def _different(kind: type[Block], old: Any, new: Any) -> list[str]:
-    """Give the names of the options in which two blocks differ."""
+    """Return the names of the options in which two blocks differ."""
     names = (one.name for one in fields_of(kind))
     return [name for name in names if getattr(old, name) != getattr(new, name)]
 

@@ -1,4 +1,4 @@
-"""What clients say of the messages that they were given.
+"""What clients say of the messages that they were given, and what follows from it.
 
     nothing, `+ACK`, `+OK`    done
     `-NAK`, `-NAK <delay>`    deliver it again, at once or after a delay
@@ -6,30 +6,36 @@
     `+TERM`, `+TERM <why>`    never deliver it again
     `+NXT`, `+NXT <request>`  done, and ask for more
 
-A client that wants to know that it was heard gives a reply subject; that a message is done with is
-answered when it is on stable storage.
+A client that wants a confirmation gives a reply subject. That a message is done is confirmed when
+it is on stable storage.
 
-What always holds: what concerns a message that is not pending changes nothing.
+`Acks` notes what was said in the consumer's progress and returns an `AckOutcome`: what the owner
+(`consumer`) has to do. Plain acknowledgements do not come here; `ack_receiver` notes them.
 
-One thread: the event loop's.
+Invariant: an acknowledgement of a message that is not pending changes nothing in the progress.
+
+Thread: the event loop's.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from penstock.config.durations import parse_duration
-from penstock.consumer.config import AckPolicy
-from penstock.documents.decoding import decode
-from penstock.documents.shapes import DurationNs
+from penstock.consumer.config.config import AckPolicy
+from penstock.consumer.info import Notices
 from penstock.errors import InvalidDocument
 from penstock.limits import CONSUMER_TIME_NS_MAX
-from penstock.stream.headers import value_of
+from penstock.protocol.headers import value_of
+from penstock.text.json.codec import decode
+from penstock.text.json.shapes import DurationNs
+from penstock.text.times import parse_duration
 
 if TYPE_CHECKING:
-    from penstock.consumer.consumer import Consumer
+    from penstock.consumer.extensions.dead_letters import DeadLetters
+    from penstock.consumer.progress import Progress
 
 GONE_REASON = "Unacknowledged message was deleted"
 _DONE = (b"", b"+ACK", b"+OK")
@@ -41,69 +47,100 @@ class ConsumerNakOptions(msgspec.Struct, frozen=True):
     delay: DurationNs = 0
 
 
-class About(NamedTuple):
-    """Which delivery it is about."""
+class AckedDelivery(NamedTuple):
+    """The delivery that a client speaks of, as its reply subject names it."""
 
     deliveries: int
     stream_seq: int
     consumer_seq: int
 
 
+class AckOutcome(msgspec.Struct):
+    """What the owner of a consumer does after an acknowledgement, in this order."""
+
+    done: list[int] = []
+    """Messages that are done with; the stream may remove them."""
+
+    late_seq: int = 0
+    """A message that was not pending, e.g. because it was given up before; 0 for none."""
+
+    is_changed: bool = False
+    """The progress is to be saved."""
+
+    reply: bytes | None = None
+    """Where to confirm once the progress is on stable storage."""
+
+    is_put_off: bool = False
+    """The wait for a message begins at another time: the timer is to be set."""
+
+    wakes: bool = False
+    """Messages may be deliverable now."""
+
+    terminated: Mapping[str, Any] | None = None
+    """The fields of an advisory that a message is never delivered again."""
+
+    request: tuple[bytes, bytes] | None = None
+    """A pull request that came with the acknowledgement: reply subject and body."""
+
+
 class Acks:
     """What becomes of one consumer's deliveries; see the module."""
 
-    __slots__ = ("_consumer", "_sampled")
+    __slots__ = ("_notices", "_progress", "_sampled", "letters")
 
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
+    def __init__(self, progress: Progress, notices: Notices) -> None:
+        self._progress = progress
+        self._notices = notices
         self._sampled = 0
+        self.letters: DeadLetters | None = None
+        """Where terminated messages go instead; set by the owner."""
 
-    def take(self, about: About, reply: bytes | None, body: bytes) -> None:
-        """Do what a client says of a delivery."""
+    def take(self, about: AckedDelivery, reply: bytes | None, body: bytes) -> AckOutcome:
+        """Note what a client says of a delivery."""
         if body in _DONE:
-            self._acknowledge(about, reply)
-            return
+            return self._acknowledge(about, reply)
         if body.startswith(b"+NXT"):
-            self._acknowledge(about, None)
+            outcome = self._acknowledge(about, None)
             if reply is not None:
-                self._consumer.request_next(reply, b"", body[4:])
-            return
+                outcome.request = (reply, body[4:])
+            return outcome
         if body.startswith(b"+TERM"):
-            self.terminate(about, body[5:].strip().decode("utf-8", "replace"), reply)
-            return
-        # What only asks for patience or for another delivery need not outlive anything.
+            return self.terminate(about, body[5:].strip().decode("utf-8", "replace"), reply)
+        # A NAK or a +WPI need not outlive anything: it is confirmed at once.
         if reply is not None and about.stream_seq:
-            self._consumer.confirm(reply)
+            self._notices.confirm(reply)
         if body.startswith(b"-NAK"):
-            self._nak(about, body[4:].strip())
-        elif body == b"+WPI":
-            self._progress(about.stream_seq)
+            return self._nak(about, body[4:].strip())
+        if body == b"+WPI" and not self._progress.pending.is_queued(about.stream_seq):
+            # A message that is about to be delivered again still is: its client was too late.
+            return self._put_off(about.stream_seq, self._progress.clock.now_ns())
+        return AckOutcome()
 
     # Done
 
-    def _acknowledge(self, about: About, reply: bytes | None, *, is_sampled: bool = True) -> None:
-        consumer = self._consumer
-        policy = consumer.config.ack_policy
+    def _acknowledge(
+        self, about: AckedDelivery, reply: bytes | None, *, is_sampled: bool = True
+    ) -> AckOutcome:
+        progress = self._progress
+        policy = progress.config.ack_policy
         if policy is AckPolicy.NONE or (
-            about.stream_seq >= consumer.cursor and not consumer.config.flow_control
+            about.stream_seq >= progress.position.cursor and not progress.config.flow_control
         ):
-            return
-        was_at_limit = consumer.is_at_ack_limit
-        if policy is AckPolicy.EXPLICIT:
-            if is_sampled and about.stream_seq in consumer.pending:
-                self._sample(about)
-            if consumer.pending.ack(about.stream_seq):
-                consumer.on_done([about.stream_seq])
-            else:
-                consumer.consumers.on_late(consumer, about.stream_seq)
+            return AckOutcome()
+        outcome = AckOutcome(is_changed=True, reply=reply, wakes=progress.is_at_ack_limit)
+        if policy is not AckPolicy.EXPLICIT:
+            outcome.done = self._acknowledge_all(about)
+            return outcome
+        if is_sampled and about.stream_seq in progress.pending:
+            self._sample(about)
+        if progress.pending.ack(about.stream_seq):
+            outcome.done = [about.stream_seq]
         else:
-            consumer.on_done(self._acknowledge_all(about))
-        consumer.remember(reply)
-        if was_at_limit:
-            consumer.pump()
+            outcome.late_seq = about.stream_seq
+        return outcome
 
-    def _acknowledge_all(self, about: About) -> list[int]:
-        pending = self._consumer.pending
+    def _acknowledge_all(self, about: AckedDelivery) -> list[int]:
+        pending = self._progress.pending
         if (
             about.consumer_seq <= pending.floor_consumer_seq
             or about.stream_seq <= pending.floor_stream_seq
@@ -112,92 +149,94 @@ class Acks:
         consumer_seq = min(about.consumer_seq, pending.delivered_consumer_seq)
         return pending.ack_up_to(about.stream_seq, consumer_seq)
 
-    def confirmed(self, headers: bytes) -> None:
-        """Acknowledge all that the answer to a question about the flow tells of."""
+    def confirmed(self, headers: bytes) -> AckOutcome:
+        """Acknowledge all messages that the answer to a flow control request names."""
         consumer_seq = value_of(headers, b"Nats-Last-Consumer") or b"0"
         stream_seq = value_of(headers, b"Nats-Last-Stream") or b"0"
         if stream_seq.isdigit() and consumer_seq.isdigit() and int(stream_seq[:19]):
-            about = About(1, int(stream_seq[:19]), int(consumer_seq[:19]))
-            self._acknowledge(about, None, is_sampled=False)
+            about = AckedDelivery(1, int(stream_seq[:19]), int(consumer_seq[:19]))
+            return self._acknowledge(about, None, is_sampled=False)
+        return AckOutcome()
 
-    def _sample(self, about: About) -> None:
-        consumer = self._consumer
-        percent = consumer.config.sample_percent
+    def _sample(self, about: AckedDelivery) -> None:
+        progress = self._progress
+        percent = progress.config.sample_percent
         if not percent:
             return
-        # Evenly: of a hundred acknowledgements exactly so many.
+        # Evenly: of a hundred acknowledgements exactly `percent`.
         self._sampled += percent
         if self._sampled < 100:
             return
         self._sampled -= 100
-        consumer.host.advise(
-            consumer.stream.sublist,
-            f"METRIC.CONSUMER.ACK.{consumer.stream.name}.{consumer.name}",
-            "metric.v1.consumer_ack",
+        time_ns = progress.pending.time_of(about.stream_seq)
+        since_ns = 0 if time_ns is None else progress.clock.now_ns() - time_ns
+        self._notices.publish_ack_metric(
             {
-                **self._names,
                 "consumer_seq": about.consumer_seq,
                 "stream_seq": about.stream_seq,
-                "ack_time": consumer.pending_since_ns(about.stream_seq),
+                "ack_time": since_ns,
                 "deliveries": about.deliveries,
-            },
+            }
         )
 
-    @property
-    def _names(self) -> dict[str, str]:
-        return {"stream": self._consumer.stream.name, "consumer": self._consumer.name}
-
-    def _fields(self, about: About) -> dict[str, int]:
-        return {
-            "consumer_seq": about.consumer_seq,
-            "stream_seq": about.stream_seq,
-            "deliveries": about.deliveries,
-        }
-
     def terminate(
-        self, about: About, reason: str, reply: bytes | None = None, *, is_gone: bool = False
-    ) -> None:
-        """Never deliver a message again; one that `is_gone` is not in the stream any more."""
-        letters = None if is_gone else self._consumer.letters
+        self, about: AckedDelivery, reason: str, reply: bytes | None = None
+    ) -> AckOutcome:
+        """Never deliver a message again; its dead letter, if there is a subject for it, is owed."""
+        letters = self.letters
         if letters is not None and letters.owe_terminated(about.stream_seq, reason):
-            self._consumer.remember(reply)
+            outcome = AckOutcome(is_changed=True, reply=reply)
         else:
-            self._acknowledge(about, reply, is_sampled=False)
-        why = {"reason": reason} if reason else {}
-        self._consumer.advise("MSG_TERMINATED", "terminated", self._fields(about) | why)
+            outcome = self._acknowledge(about, reply, is_sampled=False)
+        outcome.terminated = _fields(about) | ({"reason": reason} if reason else {})
+        return outcome
+
+    def lose(self, stream_seq: int) -> AckOutcome:
+        """Be done with a pending message that is not in the stream any more."""
+        progress = self._progress
+        consumer_seq = progress.pending.consumer_seq_of(stream_seq)
+        about = AckedDelivery(progress.deliveries_of(stream_seq), stream_seq, consumer_seq)
+        outcome = self._acknowledge(about, None, is_sampled=False)
+        outcome.terminated = _fields(about) | {"reason": GONE_REASON}
+        return outcome
 
     # Not done
 
-    def _nak(self, about: About, delay: bytes) -> None:
-        consumer = self._consumer
-        pending = consumer.pending
-        if (
-            not (
-                pending.floor_consumer_seq
-                < about.consumer_seq
-                <= pending.delivered_consumer_seq + 1
-            )
-            or about.stream_seq not in pending
-        ):
-            return
-        consumer.advise("MSG_NAKED", "nak", self._fields(about))
+    def _nak(self, about: AckedDelivery, delay: bytes) -> AckOutcome:
+        progress = self._progress
+        pending = progress.pending
+        is_known = (
+            pending.floor_consumer_seq < about.consumer_seq <= pending.delivered_consumer_seq + 1
+        )
+        if not is_known or about.stream_seq not in pending:
+            return AckOutcome()
+        self._notices.advise("MSG_NAKED", "nak", _fields(about))
         if delay:
             try:
                 delay_ns = _read_delay(delay)
             except (InvalidDocument, ValueError):
                 text = delay[:64].decode("utf-8", "replace")
-                consumer.log("WRN", f"bad NAK delay value: {text!r}")
+                self._notices.log("WRN", f"bad NAK delay value: {text!r}")
             else:
-                now_ns = consumer.clock.now_ns()
+                now_ns = progress.clock.now_ns()
                 due_ns = max(0, min(now_ns + delay_ns, CONSUMER_TIME_NS_MAX))
-                consumer.put_off(about.stream_seq, due_ns - pending.waits_ns[0])
-                return
-        consumer.deliver_again([about.stream_seq])
+                return self._put_off(about.stream_seq, due_ns - pending.waits_ns[0])
+        progress.deliver_again([about.stream_seq])
+        return AckOutcome(wakes=True)
 
-    def _progress(self, stream_seq: int) -> None:
-        # One that is going to be delivered again still is: its client was too late.
-        if not self._consumer.pending.is_queued(stream_seq):
-            self._consumer.put_off(stream_seq, self._consumer.clock.now_ns())
+    def _put_off(self, stream_seq: int, time_ns: int) -> AckOutcome:
+        if self.letters is not None and stream_seq in self.letters:
+            return AckOutcome()
+        is_put_off = self._progress.put_off(stream_seq, time_ns)
+        return AckOutcome(is_changed=is_put_off, is_put_off=is_put_off)
+
+
+def _fields(about: AckedDelivery) -> dict[str, Any]:
+    return {
+        "consumer_seq": about.consumer_seq,
+        "stream_seq": about.stream_seq,
+        "deliveries": about.deliveries,
+    }
 
 
 def _read_delay(text: bytes) -> int:

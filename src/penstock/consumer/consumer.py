@@ -1,47 +1,49 @@
-"""A consumer: a place in a stream, and what becomes of the messages that it delivers from there.
+"""A consumer: a position in a stream, and what becomes of the messages that it delivers from there.
 
-`pump` delivers all that can be delivered now: first what must be delivered again, then what comes
-next in the stream. It is called when messages have become durable, when a client asks for some,
-when acknowledgements make room, and by the consumer's one timer. Messages that want nothing special
-are sent by compiled code, many at a time; the others one by one.
+`Consumer` is the owner of its parts. They decide, it acts: it sets the timer, saves the state,
+lets the stream remove what is done with, and publishes advisories.
 
-What always holds: nothing is delivered that is not durable; at most `max_ack_pending` messages are
-out unacknowledged; what was delivered and not acknowledged is delivered again, also after a
-restart, until it is, or was delivered `max_deliver` times. `letters` and `keys` are there only
-where the consumer's metadata asks for them.
+    progress        what the consumer remembers; answers questions, does nothing
+    pump            which message goes next, and sends it           -> Turn
+    acks            what clients say of deliveries                  -> AckOutcome
+    delivery        pull requests or the deliver subject            -> Wake, Demand
+    letters, keys   extensions, there only if the metadata asks for them
 
-One thread: the event loop's.
+`pump` delivers all that can be delivered now. It is called when messages have become durable, when
+a client asks for some, when acknowledgements make room, and by the consumer's one timer.
+
+Invariants: nothing is delivered that is not durable. At most `max_ack_pending` messages are out
+unacknowledged. What was delivered and not acknowledged is delivered again, also after a restart,
+until it is acknowledged or was delivered `max_deliver` times.
+
+Thread: the event loop's.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from penstock.consumer.ack_door import KEEP, REMOVE, REMOVE_UNNEEDED, AckDoor
-from penstock.consumer.acks import About, Acks
-from penstock.consumer.config import AckPolicy, ConsumerConfig
-from penstock.consumer.counting import PendingCount
-from penstock.consumer.dead_letters import changed_letters, new_letters
-from penstock.consumer.delivery import Courier
-from penstock.consumer.demand import Outlet, status
-from penstock.consumer.describing import describe
-from penstock.consumer.folders import ConsumerFolder
-from penstock.consumer.info import ConsumerInfo
-from penstock.consumer.keeping import Snapshot
-from penstock.consumer.key_order import new_keys
-from penstock.consumer.pending import Pending
-from penstock.consumer.pulling import PullOutlet
-from penstock.consumer.pumping import Pump
-from penstock.consumer.pushing import PushOutlet
-from penstock.consumer.redelivery import Redelivery
-from penstock.consumer.starting import Start, checked_reset
-from penstock.documents.times import ZERO_TIME, Instant
-from penstock.format.consumer_state import ConsumerState
-from penstock.limits import CONSUMER_WAIT_NS_MAX
-from penstock.stream.config import RetentionPolicy
+from penstock.consumer.ack_receiver import KEEP, REMOVE, REMOVE_UNNEEDED, AckReceiver
+from penstock.consumer.acks import AckedDelivery, AckOutcome, Acks
+from penstock.consumer.config.config import AckPolicy, ConsumerConfig
+from penstock.consumer.delivery import MessageSender
+from penstock.consumer.demand import DeliveryMode
+from penstock.consumer.extensions.dead_letters import DeadLetters
+from penstock.consumer.extensions.options import dead_letter_subject
+from penstock.consumer.folder import ConsumerFolder
+from penstock.consumer.info import Notices
+from penstock.consumer.progress import Expired, Progress
+from penstock.consumer.pull_delivery import PullDelivery, Wake
+from penstock.consumer.pump import Pump, Turn
+from penstock.consumer.push_delivery import PushDelivery
+from penstock.consumer.state_writer import Snapshot
+from penstock.format.state.consumer import ConsumerState
+from penstock.limits import TIMER_S_MAX
+from penstock.protocol.headers import value_of
+from penstock.stream.config.config import API_LEVEL, RetentionPolicy
 from penstock.subjects import SubjectFilter
+from penstock.text.times import Instant
 
 if TYPE_CHECKING:
     from penstock.consumer.registry import StreamConsumers
@@ -51,8 +53,6 @@ _DISPOSALS = {
     RetentionPolicy.WORK_QUEUE: REMOVE,
     RetentionPolicy.INTEREST: REMOVE_UNNEEDED,
 }
-_TIMER_S_MAX = 86_400.0
-"""A timer a day at the most: the wall clock may be set meanwhile."""
 
 
 class Consumer:
@@ -60,35 +60,25 @@ class Consumer:
 
     __slots__ = (
         "__weakref__",
-        "_door",
+        "_ack_receiver",
+        "_acks",
+        "_consumers",
         "_is_pump_due",
+        "_is_pumping",
         "_is_resting",
         "_pump",
+        "_sender",
         "_timer",
         "_timer_ns",
-        "acks",
-        "again",
-        "chosen",
-        "clock",
-        "config",
-        "consumers",
-        "counting",
-        "courier",
         "created",
-        "cursor",
+        "delivery",
         "folder",
-        "host",
         "is_closed",
-        "keys",
-        "last_acked_ns",
-        "last_delivered_ns",
         "letters",
         "name",
-        "outlet",
-        "pending",
-        "start_seq",
+        "notices",
+        "progress",
         "stream",
-        "subjects",
     )
 
     def __init__(
@@ -99,431 +89,380 @@ class Consumer:
         created: Instant,
         folder: ConsumerFolder | None,
     ) -> None:
-        """`folder` is None for one that is forgotten with the process."""
-        self.consumers = consumers
-        self.stream = consumers.stream
-        self.host = consumers.host
-        self.clock = consumers.clock
+        """`folder` is None for a consumer that is forgotten with the process."""
+        stream = consumers.stream
+        self._consumers = consumers
+        self.stream = stream
         self.name = name
-        self.config = config
         self.created = created
         self.folder = folder
         self.is_closed = False
-        self.subjects = _filter_of(config)
-        self.pending = Pending(_waits_of(config))
-        self.pending.expects_none = config.ack_policy is AckPolicy.NONE
-        self.start_seq = 1
-        """Where it began."""
-
-        self.cursor = 1
-        """The next sequence of the stream to look at."""
-
-        self.chosen: list[int] = []
-        """Single messages to be delivered before what is at the cursor, the first of them last."""
-
-        self.again = Redelivery()
-        """Messages to be delivered again, before all others."""
-
-        self.counting = PendingCount(self.stream.store, self.subjects)
-        self.keys = new_keys(self)
-        self.letters = new_letters(self)
-        self.last_delivered_ns = 0
-        self.last_acked_ns = 0
+        self.progress = Progress(stream.store, consumers.clock, config)
+        self.notices = Notices(stream, name, consumers.account_name)
         encoded = name.encode()
         prefix = b"%b%b." % (consumers.reply_start, encoded)
-        self.courier = Courier(self.host.hub, self.stream.sublist, prefix)
-        self._door = AckDoor(self.host.hub, self, self.pending, encoded)
-        self.acks = Acks(self)
-        self.outlet: Outlet = PushOutlet(self) if config.is_push else PullOutlet(self)
-        self._pump = Pump(self)
+        self._sender = MessageSender(stream.host.hub, stream.sublist, prefix)
+        self._ack_receiver = AckReceiver(stream.host.hub, self, self.progress.pending, encoded)
+        self._acks = Acks(self.progress, self.notices)
+        self.letters = self._new_letters()
+        self.delivery: DeliveryMode = self._new_delivery()
+        self._pump = Pump(stream, consumers.scanner, self.progress, self._sender)
+        self._is_pumping = False
+        self._is_pump_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
-        self._is_pump_due = False
-        self._configure()
+        self.configure()
 
-    def _configure(self) -> None:
-        config, door = self.config, self._door
-        door.is_open = config.ack_policy not in (AckPolicy.NONE, AckPolicy.FLOW_CONTROL)
-        is_explicit = config.ack_policy is AckPolicy.EXPLICIT
-        door.is_plain = is_explicit and not config.sample_percent and self.keys is None
-        door.disposal = _DISPOSALS[self.stream.config.retention]
-        door.needs_by_floor = not is_explicit
-        door.is_filtered = self.subjects is not None or self.keys is not None
+    @property
+    def config(self) -> ConsumerConfig:
+        """The configuration, with its defaults."""
+        return self.progress.config
+
+    def _new_delivery(self) -> DeliveryMode:
+        if not self.config.is_push:
+            new_id = self._consumers.unique_id
+            return PullDelivery(self.progress, self.notices, self._sender, new_id)
+        return PushDelivery(
+            self.progress,
+            self.notices,
+            self._consumers.push_target(self.name),
+            wake=self.pump_soon,
+            confirmed=lambda headers: self._apply(self._acks.confirmed(headers)),
+        )
+
+    def _new_letters(self) -> DeadLetters | None:
+        subject = dead_letter_subject(self.config)
+        if not subject:
+            return None
+        return DeadLetters(
+            self.name,
+            self.progress,
+            self.notices,
+            self._sender,
+            self._consumers,
+            subject=subject,
+            save=lambda then: self._consumers.state_writer.mark(self, then),
+            settle=self._settle,
+        )
+
+    def configure(self) -> None:
+        """Apply the configurations of the consumer and of the stream."""
+        config, receiver = self.config, self._ack_receiver
+        receiver.is_open = config.ack_policy not in (AckPolicy.NONE, AckPolicy.FLOW_CONTROL)
+        receiver.is_plain = (
+            config.ack_policy is AckPolicy.EXPLICIT
+            and not config.sample_percent
+            and self.progress.keys is None
+        )
+        receiver.disposal = _DISPOSALS[self.stream.config.retention]
+        self._acks.letters = self.letters
         self._pump.configure()
-        self._is_resting = self.is_paused(self.clock.now_ns())
+        self._is_resting = self.progress.is_paused(self.progress.clock.now_ns())
 
-    # Beginning
-
-    def begin(self, start: Start) -> None:
-        """Deliver from a place in the stream on."""
-        self.cursor = start.stream_seq
-        self.chosen = list(reversed(start.chosen))
-        self.start_seq = start.chosen[0] if start.chosen else start.stream_seq
-        self.pending.start_at(self.start_seq)
+    # Coming and going
 
     def resume(self, state: ConsumerState) -> None:
-        """Go on where it was; what was pending is due as it would have been."""
-        last_seq = self.stream.store.state().last_seq
-        # A stream that lost its end gives these sequences out again.
-        top = min(state.delivered.stream_seq, last_seq)
-        floor = min(state.ack_floor.stream_seq, top)
-        # A wall clock that was set back meanwhile must not make it wait for longer.
-        back_ns = max(self.stream.store.state().last_time_ns - self.clock.now_ns(), 0)
-        entries = [
-            (seq, delivery.consumer_seq, delivery.timestamp_ns - back_ns)
-            for seq, delivery in sorted(state.pending.items())
-            if seq <= top
-        ]
-        redelivered = {seq: count for seq, count in state.redelivered.items() if seq <= top}
-        self.pending.restore(
-            (state.delivered.consumer_seq, top),
-            (state.ack_floor.consumer_seq, floor),
-            entries,
-            redelivered,
-        )
+        """Go on from a saved state."""
+        self.progress.resume(state)
         if self.letters is not None:
+            pending = self.progress.pending
             self.letters.recover(
-                {seq: each for seq, each in state.letters.items() if seq in self.pending}
+                {seq: each for seq, each in state.letters.items() if seq in pending}
             )
-        if self.keys is not None:
-            self.keys.recover(seq for seq in state.held if seq <= top)
-        self.cursor = max(top + 1, self.stream.store.state().first_seq)
 
-    def keep(self, config: ConsumerConfig) -> None:
-        """Have a configuration for it on stable storage; raises OSError. Any thread."""
+    def save_config(self, config: ConsumerConfig) -> None:
+        """Have a configuration on stable storage; raise OSError. Thread: any."""
         if self.folder is not None:
-            # Its place is part of what it is: after a restart it must not be looked for again.
-            self.folder.write(self.name, config, self.created, start_seq=self.start_seq)
+            # With where the consumer began: after a restart that must not be looked for again.
+            start_seq = self.progress.start_seq
+            self.folder.write(self.name, config, self.created, start_seq=start_seq)
 
     def start(self) -> None:
-        """Listen to clients, and deliver."""
-        self.consumers.door.add(self._door)
-        self.outlet.start()
+        """Take acknowledgements and requests, and deliver."""
+        self._consumers.ack_receiver.add(self._ack_receiver)
+        self.delivery.start()
         if self.letters is not None:
             self.letters.start()
         self.pump_soon()
 
     def stop(self, reason: str = "") -> None:
-        """Deliver no more; whoever waits is told the reason, unless it is empty."""
+        """Deliver no more; clients that wait are sent the reason, unless it is empty."""
         if self.is_closed:
             return
         self.is_closed = True
-        self.outlet.stop(reason)
+        self.delivery.stop(reason)
         if self.letters is not None:
             self.letters.stop()
-        self.consumers.door.remove(self._door)
+        self._consumers.ack_receiver.remove(self._ack_receiver)
         if self._timer is not None:
             self._timer.cancel()
-        self.consumers.hungry.pop(self, None)
-        self.consumers.expecting.pop(self, None)
+        self._consumers.hungry.pop(self, None)
+        self._consumers.expecting.pop(self, None)
 
     def update(self, config: ConsumerConfig) -> None:
-        """Go over to another configuration, which was checked."""
-        old, self.config = self.config, config
-        if config.filters != old.filters:
-            self.subjects = _filter_of(config)
-            self.counting = PendingCount(self.stream.store, self.subjects)
-            if self.keys is not None:
-                self.keys.review()
-        self.letters = changed_letters(self)
-        if _waits_of(config) != self.pending.waits_ns:
-            self.pending.wait(_waits_of(config))
+        """Change to another configuration, which was checked."""
+        old = self.config
+        self.progress.configure(config)
+        self._change_letters()
         if config.deliver_subject != old.deliver_subject:
-            self.outlet.stop("")
-            self.outlet = PushOutlet(self)
-            self.outlet.start()
-            # Whoever listens there has seen nothing of what is out.
-            seqs = [seq for seq, _, _ in self.pending.entries()]
-            self._pump.expire(
-                [seq for seq in seqs if self.letters is None or seq not in self.letters]
-            )
-        self._configure()
+            self.delivery.stop("")
+            self.delivery = self._new_delivery()
+            self.delivery.start()
+            # Subscribers of the new subject have seen nothing of what is out.
+            seqs = [seq for seq, _, _ in self.progress.pending.entries()]
+            self._expire([seq for seq in seqs if self.letters is None or seq not in self.letters])
+        self.configure()
         self.pump_soon()
 
-    # What it is asked
-
-    @property
-    def is_at_ack_limit(self) -> bool:
-        """Whether as many messages are out unacknowledged as may be."""
-        limit = self.config.max_ack_pending
-        return 0 < limit <= len(self.pending) and not self.pending.expects_none
-
-    def paused_until_ns(self, now_ns: int) -> int:
-        """Tell until when it delivers nothing, where that is still to come; 0 where it is not."""
-        until = self.config.pause_until
-        if until is None:
-            return 0
-        # Somebody has said that by the wall clock.
-        until_ns = until.time_ns - self.clock.ahead_ns()
-        return until_ns if until_ns > now_ns else 0
-
-    def is_paused(self, now_ns: int) -> bool:
-        """Whether it delivers nothing until some later time."""
-        return self.paused_until_ns(now_ns) > 0
-
-    def num_pending(self) -> int:
-        """Give how many messages it has still to deliver for the first time."""
-        held = 0 if self.keys is None else len(self.keys)
-        return len(self.chosen) + held + self.counting.count(self.cursor)
-
-    def deliverable_count(self) -> int:
-        """Give how many messages it has still to deliver."""
-        # One that was acknowledged while it waited does not count.
-        return self.num_pending() + self.again.keep(self.pending.is_queued)
-
-    @property
-    def has_deliverable(self) -> bool:
-        """Whether any message may be delivered now."""
-        if self.again.keep(self.pending.is_queued):
-            return True
-        return not self.is_at_ack_limit and self.num_pending() > 0
-
-    def pending_since_ns(self, stream_seq: int) -> int:
-        """Give how long ago a pending message was delivered."""
-        time_ns = self.pending.time_of(stream_seq)
-        return 0 if time_ns is None else self.clock.now_ns() - time_ns
-
-    def needs(self, stream_seq: int, subject: bytes) -> bool:
-        """Whether a message of the stream must be kept for it."""
-        if self.subjects is not None and not self.subjects.matches(subject):
-            return False
-        if self.config.ack_policy is not AckPolicy.EXPLICIT:
-            return stream_seq > self.pending.floor_stream_seq
-        if stream_seq >= self.cursor or stream_seq in self.pending:
-            return True
-        if self.keys is not None and stream_seq in self.keys:
-            return True
-        # Given up after its last delivery: it stays until somebody removes it.
-        return stream_seq in self.pending.redelivered
-
-    def info(self, now_ns: int) -> ConsumerInfo:
-        """Tell everything, with the configuration as it is kept."""
-        return describe(self, now_ns)
+    def _change_letters(self) -> None:
+        """Have dead letters as the metadata asks: what is owed goes to the new subject, if any."""
+        old = self.letters
+        if old is not None and old.subject == dead_letter_subject(self.config):
+            return
+        self.letters = self._new_letters()
+        if old is not None:
+            old.stop()
+            if self.letters is None:
+                old.drop()
+            else:
+                self.letters.recover(old.copy())
+        if self.letters is not None:
+            self.letters.start()
 
     def snapshot(self) -> Snapshot:
-        """Give all that must be remembered."""
-        pending = self.pending
+        """Return all that must be remembered, as it is now."""
+        pending, keys = self.progress.pending, self.progress.keys
         return Snapshot(
             (pending.delivered_consumer_seq, pending.delivered_stream_seq),
             (pending.floor_consumer_seq, pending.floor_stream_seq),
             pending.packed(),
             dict(pending.redelivered),
-            ahead_ns=self.clock.ahead_ns(),
-            held=frozenset() if self.keys is None else self.keys.held,
+            ahead_ns=self.progress.clock.ahead_ns(),
+            held=frozenset() if keys is None else keys.held,
             letters={} if self.letters is None else self.letters.copy(),
         )
 
     # What clients do
 
     def request_next(self, reply: bytes, headers: bytes, body: bytes) -> None:
-        """Take a request for messages."""
-        if isinstance(self.outlet, PullOutlet):
-            if self.consumers.refuses_level(headers):
-                self.send_status(reply, status(412, "Required Api Level"))
-            else:
-                self.outlet.request(reply, body)
+        """Take a pull request; `ack_receiver` calls this."""
+        delivery = self.delivery
+        if not isinstance(delivery, PullDelivery):
+            self.notices.send_status(reply, 409, "Consumer is push based")
+        elif headers and _refuses_level(headers):
+            self.notices.send_status(reply, 412, "Required Api Level")
         else:
-            self.send_status(reply, status(409, "Consumer is push based"))
+            wake = delivery.request(reply, body)
+            if wake is Wake.NOW:
+                self.pump()
+            elif wake is Wake.SOON:
+                self.pump_soon()
 
     def on_ack(self, numbers: tuple[int, int, int], reply: bytes | None, body: bytes) -> None:
-        """Take what a client says of a delivery; the compiled half calls this."""
-        self.acks.take(About(*numbers), reply, body)
+        """Take an acknowledgement that is not plain; `ack_receiver` calls this."""
+        self._apply(self._acks.take(AckedDelivery(*numbers), reply, body))
 
     def on_acks(self, count: int) -> None:
-        """Deliveries were acknowledged; the compiled half calls this at the end of a buffer."""
-        self.last_acked_ns = self.clock.now_ns()
-        self.consumers.keeper.mark(self)
-        limit = self.config.max_ack_pending
-        if 0 < limit <= len(self.pending) + count:
+        """Note that `count` deliveries were acknowledged; `ack_receiver` calls this per buffer."""
+        self.progress.last_acked_ns = self.progress.clock.now_ns()
+        self._consumers.state_writer.mark(self)
+        limit = self.progress.config.max_ack_pending
+        if 0 < limit <= len(self.progress.pending) + count:
             self.pump()
 
-    def on_done(self, stream_seqs: list[int]) -> None:
-        """Messages are done with: forget them, and let the stream forget them."""
-        if not stream_seqs:
-            return
-        self.last_acked_ns = self.clock.now_ns()
-        self.consumers.on_done(stream_seqs)
-        if self.keys is not None and self.keys.free(stream_seqs):
-            self.pump_soon()
-
-    def remember(self, reply: bytes | None = None) -> None:
-        """Have the consumer's progress kept; answer `reply` when it is on stable storage."""
-        if reply is None:
-            self.consumers.keeper.mark(self)
-        else:
-            self.consumers.keeper.mark(self, lambda: self._confirm_and_send(reply))
-
-    def confirm(self, reply: bytes) -> None:
-        """Tell a client that it was heard."""
-        self.host.hub.publish(self.stream.sublist, reply, None, b"", b"")
-
-    def _confirm_and_send(self, reply: bytes) -> None:
-        self.confirm(reply)
-        self.host.hub.flush()
-
-    def put_off(self, stream_seq: int, time_ns: int) -> None:
-        """Have the wait for a pending message begin at a time."""
-        if self.letters is not None and stream_seq in self.letters:
-            return
-        if self.pending.is_queued(stream_seq):
-            self.again.remove(stream_seq)
-        if self.pending.put_off(stream_seq, time_ns):
-            self.consumers.keeper.mark(self)
-            self.plan()
-
-    def deliver_again(self, stream_seqs: list[int]) -> None:
-        """Deliver pending messages again, as soon as somebody wants them."""
-        self.again.add(seq for seq in stream_seqs if self.pending.queue(seq))
-        self.pump()
-
     def reset(self, seq: int) -> int:
-        """Start again at a stream sequence, 0: behind what is acknowledged; give the sequence.
+        """Start again at a stream sequence, 0: behind the ack floor; return the sequence.
 
-        Raises ApiError.
+        Raise ApiError if the configuration does not allow the sequence.
         """
-        stream_seq = checked_reset(
-            self.config, self.stream.store, seq, floor_seq=self.pending.floor_stream_seq
-        )
-        self.again.clear()
-        self.chosen.clear()
+        stream_seq = self.progress.reset(seq)
         if self.letters is not None:
             self.letters.forget()
-        if self.keys is not None:
-            self.keys.forget()
-        self.cursor = stream_seq
-        self.pending.start_at(stream_seq)
-        self.last_delivered_ns = self.last_acked_ns = 0
-        self.counting.forget()
-        self.consumers.keeper.mark(self)
+        self._consumers.state_writer.mark(self)
         self.pump_soon()
         return stream_seq
 
-    def unpin(self, group: str) -> None:
-        """Let another client of a group be served."""
-        if isinstance(self.outlet, PullOutlet):
-            self.outlet.unpin("admin")
+    def unpin(self) -> None:
+        """Take the pin from its client, so that another of the group is served."""
+        if isinstance(self.delivery, PullDelivery):
+            self.delivery.unpin("admin")
+            self.pump_soon()
 
-    # What becomes of the stream
+    # What becomes of the stream's messages
 
-    def on_stream_config(self) -> None:
-        """The stream has another configuration."""
-        self._configure()
+    def on_purged(self, purged: SubjectFilter | None) -> None:
+        """Forget messages that were purged: some or all of a filter's, of all messages if None."""
+        self.progress.forget_purged(purged)
+        self._consumers.state_writer.mark(self)
+        self.pump_soon()
+
+    def on_removed(self, stream_seq: int) -> None:
+        """Forget a message that was removed; if it is pending, it is lost."""
+        self.progress.forget_removed(stream_seq)
+        if stream_seq in self.progress.pending:
+            self._apply(self._acks.lose(stream_seq))
+
+    def on_limited(self, first_seq: int, *, everywhere: bool) -> None:
+        """Lose pending messages that limits removed: those before `first_seq`, or everywhere."""
+        for seq in self.progress.limited(first_seq, everywhere=everywhere):
+            self._apply(self._acks.lose(seq))
+
+    # Acting on decisions
+
+    def _apply(self, outcome: AckOutcome) -> None:
+        if outcome.done:
+            self._on_done(outcome.done)
+        elif outcome.late_seq:
+            self._consumers.retention.on_late(self.progress.position, outcome.late_seq)
+        if outcome.is_changed:
+            self._remember(outcome.reply)
+        if outcome.wakes:
+            self.pump()
+        elif outcome.is_put_off:
+            self._plan()
+        if outcome.terminated is not None:
+            self.notices.advise("MSG_TERMINATED", "terminated", outcome.terminated)
+        if outcome.request is not None:
+            reply, body = outcome.request
+            self.request_next(reply, b"", body)
+
+    def _on_done(self, stream_seqs: list[int]) -> None:
+        self.progress.last_acked_ns = self.progress.clock.now_ns()
+        self._consumers.on_done(stream_seqs)
+        keys = self.progress.keys
+        if keys is not None and keys.free(stream_seqs):
+            self.pump_soon()
+
+    def _remember(self, reply: bytes | None = None) -> None:
+        """Save the progress; confirm to `reply` when it is on stable storage."""
+        if reply is None:
+            self._consumers.state_writer.mark(self)
+        else:
+            self._consumers.state_writer.mark(self, lambda: self._confirm(reply))
+
+    def _confirm(self, reply: bytes) -> None:
+        self.notices.confirm(reply)
+        self.stream.host.hub.flush()
+
+    def _expire(self, stream_seqs: list[int]) -> None:
+        for expired in self.progress.expire(stream_seqs):
+            self._end(expired)
+
+    def _end(self, expired: Expired) -> None:
+        """Wait no more for a message that is lost, or was delivered as often as allowed."""
+        seq, deliveries, is_lost = expired
+        if is_lost:
+            self._apply(self._acks.lose(seq))
+            return
+        fields = {"stream_seq": seq, "deliveries": deliveries}
+        self.notices.advise("MAX_DELIVERIES", "max_deliver", fields)
+        progress = self.progress
+        if self.letters is not None:
+            self.letters.owe(seq, deliveries)
+        else:
+            progress.pending.give_up(seq)
+            if progress.keys is not None and progress.keys.free((seq,)):
+                self.pump_soon()
+            self._consumers.state_writer.mark(self)
+        # Kept also for a message that is given up: it stays in the stream until it is removed.
+        progress.pending.redelivered[seq] = deliveries
+
+    def _settle(self, stream_seq: int) -> None:
+        """Be done with a message whose dead letter has arrived."""
+        was_at_limit = self.progress.is_at_ack_limit
+        if self.progress.pending.ack(stream_seq):
+            self._on_done([stream_seq])
+            self._remember()
+        if was_at_limit:
+            self.pump_soon()
 
     # Delivering
 
     def pump(self) -> None:
         """Deliver what can be delivered now."""
-        if not self.is_closed:
-            self._pump.run()
-            self._follow()
-            self.plan()
+        if self.is_closed:
+            return
+        if self._is_pumping:
+            # This is a consequence of what is just being sent.
+            self.pump_soon()
+        else:
+            self._is_pumping = True
+            try:
+                turn = self._take_turns()
+            finally:
+                self._is_pumping = False
+            now_ns = self.progress.clock.now_ns()
+            if self.delivery.settle(now_ns, is_at_end=turn.is_at_end) or turn.has_more:
+                self.pump_soon()
+        self._follow()
+        self._plan()
+
+    def _take_turns(self) -> Turn:
+        while True:
+            turn = self._pump.turn(self.delivery)
+            if turn.has_sent:
+                self._consumers.state_writer.mark(self)
+            if turn.done:
+                self._consumers.on_done(turn.done)
+            if turn.expired is None:
+                return turn
+            self._end(turn.expired)
 
     def _follow(self) -> None:
-        # Only those who could deliver a message are woken when one comes in.
-        if self.outlet.is_wanting and not self.is_at_ack_limit:
-            self.consumers.hungry[self] = None
+        # Only consumers that could deliver a message are woken when one comes in.
+        if self.delivery.is_wanting and not self.progress.is_at_ack_limit:
+            self._consumers.hungry[self] = None
         else:
-            self.consumers.hungry.pop(self, None)
-        if len(self.pending):
-            self.consumers.expecting.setdefault(self, self.consumers.gone_count)
+            self._consumers.hungry.pop(self, None)
+        if len(self.progress.pending):
+            self._consumers.expecting.setdefault(self, self._consumers.gone_count)
 
     def pump_soon(self) -> None:
         """Deliver what can be delivered, once everything else had its turn."""
         if not self._is_pump_due and not self.is_closed:
             self._is_pump_due = True
-            self.host.loop.call_soon(self._pump_now)
+            self.stream.host.loop.call_soon(self._pump_now)
 
     def _pump_now(self) -> None:
         self._is_pump_due = False
         self.pump()
-        self.host.hub.flush()
-
-    def give_up(self, stream_seq: int, deliveries: int) -> None:
-        """Wait no more for a message that was delivered as often as it may be."""
-        fields = {"stream_seq": stream_seq, "deliveries": deliveries}
-        self.advise("MAX_DELIVERIES", "max_deliver", fields)
-        if self.letters is not None:
-            self.letters.owe(stream_seq, deliveries)
-            return
-        self.pending.give_up(stream_seq)
-        if self.keys is not None and self.keys.free((stream_seq,)):
-            self.pump_soon()
-        self.consumers.keeper.mark(self)
+        self.stream.host.hub.flush()
 
     # Time
 
-    def plan(self) -> None:
-        """Set the timer for whatever is due next."""
-        due_ns = self._pump.due_ns()
+    def _plan(self) -> None:
+        """Set the timer for what is due next."""
+        due_ns = self._pump.due_ns(self.delivery)
         if due_ns is None:
             return
-        now_ns = self.clock.now_ns()
         if self._timer is not None:
             if self._timer_ns <= due_ns:
                 return
             self._timer.cancel()
-        delay_s = min(max((due_ns - now_ns) / 1e9, 0.0005), _TIMER_S_MAX)
+        now_ns = self.progress.clock.now_ns()
+        delay_s = min(max((due_ns - now_ns) / 1e9, 0.0005), TIMER_S_MAX)
         self._timer_ns = due_ns
-        self._timer = self.host.loop.call_later(delay_s, self._timed)
+        self._timer = self.stream.host.loop.call_later(delay_s, self._timed)
 
     def _timed(self) -> None:
         self._timer = None
         if self.is_closed:
             return
-        now_ns = self.clock.now_ns()
-        if self._is_resting and not self.is_paused(now_ns):
+        now_ns = self.progress.clock.now_ns()
+        if self._is_resting and not self.progress.is_paused(now_ns):
             self._is_resting = False
-            self.advise_pause()
-        if self._pump.is_forgotten(now_ns):
-            self.consumers.delete(self.name)
-            self.host.hub.flush()
+            self.notices.advise_pause(self.progress)
+        if self._pump.is_unused(self.delivery, now_ns):
+            self._consumers.delete(self.name)
+            self.stream.host.hub.flush()
             return
-        self._pump.look_at_deadlines(now_ns)
+        self._expire(self.progress.pending.take_due(now_ns))
         self._pump_now()
 
-    # Telling
 
-    def send_status(self, target: bytes, headers: bytes, *, reply: bytes | None = None) -> None:
-        """Send a message without a body."""
-        self.host.hub.publish(self.stream.sublist, target, reply, headers, b"")
-
-    def send_heartbeat(self, target: bytes, more: bytes = b"") -> None:
-        """Tell a client how far the consumer is; `more` are header lines."""
-        counts = b"Nats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n" % (
-            self.pending.delivered_consumer_seq,
-            self.cursor - 1,
-        )
-        self.send_status(target, status(100, "Idle Heartbeat", counts + more))
-
-    def advise(
-        self, event: str, kind: str, fields: Mapping[str, Any], *, with_account: bool = False
-    ) -> None:
-        """Tell whoever listens to what becomes of consumers."""
-        account = {"account": self.consumers.account_name} if with_account else {}
-        self.host.advise(
-            self.stream.sublist,
-            f"ADVISORY.CONSUMER.{event}.{self.stream.name}.{self.name}",
-            f"advisory.v1.{kind}",
-            {**account, "stream": self.stream.name, "consumer": self.name, **fields},
-        )
-
-    def advise_pause(self) -> None:
-        """Tell whoever listens that it rests, or goes on."""
-        is_paused = self.is_paused(self.clock.now_ns())
-        until = self.config.pause_until or ZERO_TIME
-        fields = {"paused": is_paused, "pause_until": str(until)}
-        self.advise("PAUSE", "consumer_pause", fields)
-
-    def log(self, level: str, text: str) -> None:
-        """Write to the log."""
-        self.host.log(level, f"JetStream consumer '{self.stream.name} > {self.name}': {text}")
-
-
-def _filter_of(config: ConsumerConfig) -> SubjectFilter | None:
-    return SubjectFilter([each.encode() for each in config.filters]) if config.filters else None
-
-
-def _waits_of(config: ConsumerConfig) -> tuple[int, ...]:
-    # Without a wait, which is so with flow control, nothing is delivered again.
-    waits_ns = config.backoff or (config.ack_wait or CONSUMER_WAIT_NS_MAX,)
-    return tuple(min(each, CONSUMER_WAIT_NS_MAX) for each in waits_ns)
+def _refuses_level(headers: bytes) -> bool:
+    """Return True if a request needs a later server."""
+    level = value_of(headers, b"Nats-Required-Api-Level")
+    if not level:
+        return False
+    return not (level.isdigit() and int(level[:9]) <= API_LEVEL)

@@ -6,14 +6,14 @@ from penstock.routing.hub cimport Hub
 from penstock.routing.sublist cimport Frame, Sublist
 
 
-cdef class Courier:
+cdef class MessageSender:
     cdef Hub hub
     cdef Sublist sublist
-    # What every reply begins with, and room for the rest behind it.
+    # What every reply subject begins with, and room for the rest.
     cdef uint8_t* reply
     cdef size_t reply_start
 
-    # What the last run came to: the next sequence to look at, messages sent, and their sizes.
+    # Of the last run: the next sequence to look at, the last message, how many, and their bytes.
     cdef readonly uint64_t cursor
     cdef readonly uint64_t last_seq
     cdef readonly int64_t sent

@@ -5,25 +5,25 @@ from typing import final
 from penstock.consumer.pending import Pending
 from penstock.routing.hub import Hub
 from penstock.routing.sublist import Sublist
-from penstock.store.outtake import Outtake
+from penstock.store.log.fast_scan import Scanner
 from penstock.subjects import SubjectFilter
 
 RUN_END: int
-"""Nothing more is wanted, up to where it was asked for."""
+"""No more messages up to `until`."""
 RUN_COUNT: int
-"""As many as were asked for."""
+"""`count_max` messages were sent."""
 RUN_BYTES: int
-"""The message at the cursor is larger than what is left."""
+"""The message at the cursor is larger than the bytes that are left."""
 RUN_UNREAD: int
 """The message at the cursor is an envelope or is damaged."""
 RUN_NOBODY: int
-"""Nobody took the message at the cursor."""
+"""No subscriber took the message at the cursor."""
 RUN_BEHIND: int
-"""Whoever gets them is behind: try again later."""
+"""The subscriber is far behind: try again later."""
 
 @final
-class Courier:
-    """Carries one consumer's messages."""
+class MessageSender:
+    """Sends one consumer's messages."""
 
     @property
     def cursor(self) -> int:
@@ -37,32 +37,32 @@ class Courier:
 
     @property
     def sent(self) -> int:
-        """Messages of the last run."""
+        """How many messages the last run sent."""
         ...
 
     @property
     def sent_bytes(self) -> int:
-        """Their subjects, replies, headers and payloads together."""
+        """The bytes of their subjects, replies, headers and payloads together."""
         ...
 
     def __init__(self, hub: Hub, sublist: Sublist, reply_start: bytes) -> None: ...
     def reply_to(
         self, deliveries: int, stream_seq: int, consumer_seq: int, time_ns: int, pending: int
     ) -> bytes:
-        """Give the reply subject of a message that is sent in another way."""
+        """Return the reply subject of a message that is sent in another way."""
         ...
 
     def has_interest(self, target: bytes) -> bool:
-        """Whether anybody listens to a subject."""
+        """Return True if a subject has subscribers."""
         ...
 
     def is_behind(self, target: bytes) -> bool:
-        """Whether so much waits for somebody who listens to a subject that more can wait."""
+        """Return True if a subscriber of a subject has too many bytes waiting for its socket."""
         ...
 
     def run(
         self,
-        outtake: Outtake,
+        scanner: Scanner,
         target: bytes,
         subjects: SubjectFilter | None,
         *,
@@ -78,12 +78,12 @@ class Courier:
         targets: list[bytes] | None = None,
         headers_only: bool = False,
     ) -> int:
-        """Send the messages from `cursor` on to `target`; tell why it came to an end.
+        """Send the messages from `cursor` on to `target`; return why it stopped.
 
-        At most `count_max` messages with a size of `bytes_max` together (-1: any), but a first one
-        whatever its size if it `first_goes`; none above `until`. `consumer_seq` is that of the
-        first; `num_pending` counts what is wanted from `cursor` on. What is sent is noted as
-        `pending`. Where there are several `targets`, they are sent one message each in turn. With
-        `headers_only` the size of a payload is sent instead of it.
+        At most `count_max` messages are sent, with a size of `bytes_max` together (-1: any), but a
+        first one of any size if `first_goes`; none above `until`. `consumer_seq` is that of the
+        first; `num_pending` counts the matching messages from `cursor` on. What is sent is noted in
+        `pending`. Several `targets` are sent one message each in turn. With `headers_only` the size
+        of a payload is sent instead of it.
         """
         ...

@@ -1,13 +1,13 @@
 """From records to receivers: the per-message half of delivery.
 
-A courier writes messages as they lie in the store into the outboxes of whoever listens to a
-subject. Receivers see the subject that a message was stored under, and a reply subject that
+A `MessageSender` writes messages as they lie in the store into the outboxes of a subject's
+subscribers. They see the subject that a message was stored under, and a reply subject that
 acknowledges it. A run sends many messages of a stream to one subject, and notes each as pending; it
-costs no Python object per message.
+makes no Python object per message.
 
-What always holds: a message counts as sent, is noted and passed, only if somebody took it.
+Invariant: a message counts as sent, is noted and passed, only if a subscriber took it.
 
-One thread: the event loop's.
+Thread: the event loop's.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -17,17 +17,17 @@ from libc.string cimport memcpy
 
 from penstock.consumer.pending cimport Pending
 from penstock.format.record cimport Record
-from penstock.protocol.operations cimport put_number
+from penstock.protocol.lines cimport put_number
 from penstock.routing.hub cimport Hub, route_to
-from penstock.routing.link cimport backlog
+from penstock.net.link cimport backlog
 from penstock.routing.sublist cimport Frame, Matches, Sublist
-from penstock.store.outtake cimport TAKEN_NONE, TAKEN_UNREAD, Outtake, Taken
+from penstock.store.log.fast_scan cimport TAKEN_NONE, TAKEN_UNREAD, Scanner, Taken
 from penstock.subjects cimport SubjectFilter
 
 cdef enum:
     # Five numbers of up to 20 digits, and the dots between them.
     NUMBERS_BYTES = 104
-    # A receiver with more than this waiting for its socket is given a rest: what is sent to it
+    # A receiver with more bytes than this waiting for its socket gets no more for a while: they
     # would only lie in memory.
     BACKLOG_MAX = 4194304
     FIRST_LINE_BYTES = 10
@@ -38,9 +38,8 @@ cdef const char* SIZE_HEADER = b"Nats-Msg-Size: "
 
 
 cdef bytes _show(const Record* record, Frame* frame):
-    # Put a record's parts into a frame. Headers and payload are to lie behind each other; in a
-    # record the payload's length stands between them, so that both are copied: what is given, if
-    # anything, has them.
+    # Put a record's parts into a frame. Headers and payload must lie behind each other; in a record
+    # the payload's length stands between them, so both are copied. Return the copy, if any.
     cdef bytes joined
     frame.subject = record.subject
     frame.subject_size = record.subject_size
@@ -59,14 +58,14 @@ cdef bytes _show(const Record* record, Frame* frame):
 
 
 cdef bytes _show_size(const Record* record, Frame* frame):
-    # Put a record into a frame without its payload: its headers, and behind them how large that is.
+    # Put a record into a frame without its payload: its headers, with the size of the payload.
     cdef const uint8_t* before = <const uint8_t*>FIRST_LINE
     cdef size_t before_size = FIRST_LINE_BYTES
     cdef unsigned char digits[NUMBERS_BYTES]
     cdef size_t digits_size = put_number(digits, record.payload_size)
     cdef bytes shown
     cdef char* out
-    # What ends headers, an empty line, comes again behind the size.
+    # The empty line that ends headers comes again behind the size.
     if record.headers_size > 2:
         before, before_size = record.headers, record.headers_size - 2
     frame.headers_size = before_size + SIZE_HEADER_BYTES + digits_size + 4
@@ -91,8 +90,8 @@ RUN_NOBODY = 4
 RUN_BEHIND = 5
 
 
-cdef class Courier:
-    """Carries one consumer's messages; see the module."""
+cdef class MessageSender:
+    """Sends one consumer's messages; see the module."""
 
     def __init__(self, Hub hub not None, Sublist sublist not None, bytes reply_start not None):
         """`reply_start` is what the reply subjects of all messages begin with."""
@@ -129,33 +128,33 @@ cdef class Courier:
 
     def reply_to(self, uint64_t deliveries, uint64_t stream_seq, uint64_t consumer_seq,
                  int64_t time_ns, uint64_t pending):
-        """Give the reply subject of a message that is sent in another way."""
+        """Return the reply subject of a message that is sent in another way."""
         cdef size_t size = self._write_reply(
             deliveries, stream_seq, consumer_seq, time_ns, pending
         )
         return self.reply[:size]
 
     def has_interest(self, bytes target not None):
-        """Whether anybody listens to a subject."""
+        """Return True if a subject has subscribers."""
         cdef Matches found = self.sublist.match(target, len(target))
         return len(found.plain) > 0 or len(found.queues) > 0
 
     def is_behind(self, bytes target not None):
-        """Whether so much waits for somebody who listens to a subject that more can wait."""
+        """Return True if a subscriber of a subject has too many bytes waiting for its socket."""
         return backlog(self.sublist.match(target, len(target))) > BACKLOG_MAX
 
-    def run(self, Outtake outtake not None, bytes target not None, SubjectFilter subjects, *,
+    def run(self, Scanner scanner not None, bytes target not None, SubjectFilter subjects, *,
             uint64_t cursor, uint64_t until, int64_t count_max, int64_t bytes_max,
             bint first_goes, uint64_t consumer_seq, uint64_t num_pending,
             Pending pending not None, int64_t now_ns, list targets=None,
             bint headers_only=False):
-        """Send the messages from `cursor` on to `target`; tell why it came to an end.
+        """Send the messages from `cursor` on to `target`; return why it stopped.
 
-        At most `count_max` messages with a size of `bytes_max` together (-1: any), but a first one
-        whatever its size if it `first_goes`; none above `until`. `consumer_seq` is that of the
-        first; `num_pending` counts what is wanted from `cursor` on. What is sent is noted as
-        `pending`. Where there are several `targets`, they are sent one message each in turn. With
-        `headers_only` the size of a payload is sent instead of it.
+        At most `count_max` messages are sent, with a size of `bytes_max` together (-1: any), but a
+        first one of any size if `first_goes`; none above `until`. `consumer_seq` is that of the
+        first; `num_pending` counts the matching messages from `cursor` on. What is sent is noted in
+        `pending`. Several `targets` are sent one message each in turn. With `headers_only` the size
+        of a payload is sent instead of it.
         """
         cdef Matches found = self.sublist.match(target, len(target))
         cdef list in_turn = None
@@ -163,38 +162,38 @@ cdef class Courier:
         cdef Frame frame
         cdef Taken taken
         cdef int64_t size
-        # Alive for as long as the frame points into it.
+        # Must live as long as the frame points into it.
         cdef bytes _joined
         self.cursor = cursor
         self.sent = self.sent_bytes = 0
         if not found.plain and not found.queues:
             return RUN_NOBODY
-        if outtake.block is not None or backlog(found) > BACKLOG_MAX:
-            # The outtake is taken where this delivery is a consequence of another one.
+        if scanner.block is not None or backlog(found) > BACKLOG_MAX:
+            # The scanner is in use if this delivery is a consequence of another one.
             return RUN_BEHIND
         if targets is not None:
             in_turn = [self.sublist.match(each, len(each)) for each in targets]
         frame.reply = self.reply
         frame.size_text = frame.headers_text = NULL
         frame.size_text_size = frame.headers_text_size = 0
-        outtake.begin(subjects, cursor, until)
+        scanner.begin(subjects, cursor, until)
         try:
             while self.sent < count_max:
-                taken = outtake.next()
+                taken = scanner.next()
                 if taken == TAKEN_NONE:
                     self.cursor = max(self.cursor, until + 1)
                     return RUN_END
-                self.cursor = outtake.seq
+                self.cursor = scanner.seq
                 if taken == TAKEN_UNREAD:
                     return RUN_UNREAD
                 num_pending -= num_pending > 0
                 frame.reply_size = self._write_reply(
-                    1, outtake.seq, consumer_seq, outtake.record.timestamp_ns, num_pending
+                    1, scanner.seq, consumer_seq, scanner.record.timestamp_ns, num_pending
                 )
                 if headers_only:
-                    _joined = _show_size(&outtake.record, &frame)
+                    _joined = _show_size(&scanner.record, &frame)
                 else:
-                    _joined = _show(&outtake.record, &frame)
+                    _joined = _show(&scanner.record, &frame)
                 size = frame.subject_size + frame.reply_size + frame.payload_size
                 if 0 <= bytes_max < self.sent_bytes + size and (self.sent or not first_goes):
                     return RUN_BYTES
@@ -203,14 +202,14 @@ cdef class Courier:
                     place = (place + 1) % len(in_turn)
                 if not route_to(self.hub, found, None, &frame):
                     return RUN_NOBODY
-                pending.note(outtake.seq, consumer_seq, now_ns)
+                pending.note(scanner.seq, consumer_seq, now_ns)
                 consumer_seq += 1
-                self.last_seq = outtake.seq
-                self.cursor = outtake.seq + 1
+                self.last_seq = scanner.seq
+                self.cursor = scanner.seq + 1
                 self.sent += 1
                 self.sent_bytes += size
                 if (in_turn is not None or self.sent & 63 == 0) and backlog(found) > BACKLOG_MAX:
                     return RUN_BEHIND
         finally:
-            outtake.end()
+            scanner.end()
         return RUN_COUNT

@@ -1,22 +1,31 @@
-"""What is told of a consumer: how far it is, what it waits for, who waits for it.
+"""What a consumer tells of itself: its info document, statuses, heartbeats, advisories, log lines.
 
-Names and order of the fields are those of the wire. Pure.
+`ConsumerInfo` has the names and the order of the wire's fields. `Notices` publishes everything that
+a consumer sends beside messages.
+
+Thread: the event loop's.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from penstock.consumer.config import ConsumerConfig
-from penstock.documents.shapes import OMIT_EMPTY, DurationNs, Int, Uint64
-from penstock.documents.times import ZERO_TIME, Instant
+from penstock.consumer.config.config import ConsumerConfig
 from penstock.stream.info import ClusterInfo
+from penstock.text.json.shapes import OMIT_EMPTY, DurationNs, Int, Uint64
+from penstock.text.times import ZERO_TIME, Instant
+
+if TYPE_CHECKING:
+    from penstock.consumer.consumer import Consumer
+    from penstock.consumer.progress import Progress
+    from penstock.stream.stream import Stream
 
 
 class SequenceInfo(msgspec.Struct, frozen=True):
-    """A place in the consumer's own count and in the stream; `last_active` is when it moved."""
+    """A sequence of the consumer's own count and of the stream; `last_active`: when it moved."""
 
     consumer_seq: Uint64 = 0
     stream_seq: Uint64 = 0
@@ -24,7 +33,7 @@ class SequenceInfo(msgspec.Struct, frozen=True):
 
 
 class PriorityGroupState(msgspec.Struct, frozen=True):
-    """A group of clients, and the one of them that is served."""
+    """A group of clients, and the client of it that is served."""
 
     group: str = ""
     pinned_client_id: Annotated[str, OMIT_EMPTY] = ""
@@ -32,7 +41,7 @@ class PriorityGroupState(msgspec.Struct, frozen=True):
 
 
 class ConsumerInfo(msgspec.Struct, frozen=True):
-    """Everything that is told of a consumer; `ts` is when."""
+    """The info document of a consumer; `ts` is when it was made."""
 
     stream_name: str = ""
     name: str = ""
@@ -50,3 +59,113 @@ class ConsumerInfo(msgspec.Struct, frozen=True):
     pause_remaining: Annotated[DurationNs, OMIT_EMPTY] = 0
     ts: Instant = ZERO_TIME
     priority_groups: Annotated[tuple[PriorityGroupState, ...], OMIT_EMPTY] = ()
+
+
+def describe(consumer: Consumer, now_ns: int) -> ConsumerInfo:
+    """Return the info document of a consumer, with the configuration as it is kept."""
+    progress, delivery = consumer.progress, consumer.delivery
+    pending, config = progress.pending, progress.config
+    until = config.pause_until
+    is_paused = until is not None and now_ns < until.time_ns
+    ahead_ns = progress.clock.ahead_ns()
+    groups: tuple[PriorityGroupState, ...] = ()
+    if config.priority_groups and not config.is_push:
+        pin_id, pinned_ns = delivery.pin
+        pinned = Instant(pinned_ns + ahead_ns) if pin_id else ZERO_TIME
+        groups = (PriorityGroupState(config.priority_groups[0], pin_id, pinned),)
+    return ConsumerInfo(
+        stream_name=consumer.stream.name,
+        name=consumer.name,
+        created=consumer.created,
+        config=config,
+        delivered=SequenceInfo(
+            pending.delivered_consumer_seq,
+            pending.delivered_stream_seq,
+            _instant(progress.last_delivered_ns, ahead_ns),
+        ),
+        ack_floor=SequenceInfo(
+            pending.floor_consumer_seq,
+            pending.floor_stream_seq,
+            _instant(progress.last_acked_ns, ahead_ns),
+        ),
+        num_ack_pending=len(pending),
+        # As the reference server: 0 if nothing is ever delivered again.
+        num_redelivered=0 if config.max_deliver == 1 else len(pending.redelivered),
+        num_waiting=delivery.waiting_count,
+        num_pending=progress.num_pending(),
+        push_bound=config.is_push and delivery.is_wanting,
+        paused=is_paused,
+        pause_remaining=until.remaining_ns(now_ns) if is_paused and until is not None else 0,
+        ts=Instant(now_ns),
+        priority_groups=groups,
+    )
+
+
+def _instant(time_ns: int, ahead_ns: int) -> Instant | None:
+    return Instant(time_ns + ahead_ns) if time_ns else None
+
+
+class Notices:
+    """Publishes what one consumer sends beside messages."""
+
+    __slots__ = ("_account_name", "_host", "_name", "_stream")
+
+    def __init__(self, stream: Stream, name: str, account_name: str) -> None:
+        self._host = stream.host
+        self._stream = stream
+        self._name = name
+        self._account_name = account_name
+
+    def send_status(
+        self, target: bytes, code: int, text: str, more: bytes = b"", *, reply: bytes | None = None
+    ) -> None:
+        """Publish a status, a message without a body; `more` are header lines with their ends."""
+        shown = text.encode("utf-8", "replace")
+        headers = b"NATS/1.0 %d %b\r\n%b\r\n" % (code, shown, more)
+        self._host.hub.publish(self._stream.sublist, target, reply, headers, b"")
+
+    def send_heartbeat(self, target: bytes, progress: Progress, more: bytes = b"") -> None:
+        """Publish how far the consumer is; `more` are header lines with their ends."""
+        counts = b"Nats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n" % (
+            progress.pending.delivered_consumer_seq,
+            progress.position.cursor - 1,
+        )
+        self.send_status(target, 100, "Idle Heartbeat", counts + more)
+
+    def confirm(self, reply: bytes) -> None:
+        """Answer a client that asked whether its acknowledgement arrived."""
+        self._host.hub.publish(self._stream.sublist, reply, None, b"", b"")
+
+    def advise(
+        self, event: str, kind: str, fields: Mapping[str, Any], *, with_account: bool = False
+    ) -> None:
+        """Publish an advisory about the consumer."""
+        account = {"account": self._account_name} if with_account else {}
+        self._publish(
+            f"ADVISORY.CONSUMER.{event}", f"advisory.v1.{kind}", {**account, **self._names}, fields
+        )
+
+    def advise_pause(self, progress: Progress) -> None:
+        """Publish an advisory that the consumer pauses, or goes on."""
+        is_paused = progress.is_paused(progress.clock.now_ns())
+        until = progress.config.pause_until or ZERO_TIME
+        fields = {"paused": is_paused, "pause_until": str(until)}
+        self.advise("PAUSE", "consumer_pause", fields)
+
+    def publish_ack_metric(self, fields: Mapping[str, int]) -> None:
+        """Publish the metric of one sampled acknowledgement."""
+        self._publish("METRIC.CONSUMER.ACK", "metric.v1.consumer_ack", self._names, fields)
+
+    @property
+    def _names(self) -> dict[str, str]:
+        return {"stream": self._stream.name, "consumer": self._name}
+
+    def _publish(
+        self, subject: str, kind: str, names: Mapping[str, str], fields: Mapping[str, Any]
+    ) -> None:
+        subject = f"{subject}.{self._stream.name}.{self._name}"
+        self._host.advise(self._stream.sublist, subject, kind, {**names, **fields})
+
+    def log(self, level: str, text: str) -> None:
+        """Write a line to the log."""
+        self._host.log(level, f"JetStream consumer '{self._stream.name} > {self._name}': {text}")

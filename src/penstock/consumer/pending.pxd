@@ -5,9 +5,9 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 cdef struct Delivery:
     uint64_t stream_seq
-    # Of its first delivery; 0 where it is acknowledged and its place not yet taken back.
+    # Of its first delivery; 0 if it is acknowledged and its entry not yet reused.
     uint64_t consumer_seq
-    # When it was delivered last, moved on by what its receiver asked for.
+    # When it was delivered last, moved by +WPI and delayed NAKs.
     int64_t time_ns
     uint32_t marks
     uint32_t zero
@@ -19,18 +19,18 @@ cdef class Pending:
     cdef size_t end
     cdef size_t room
     cdef readonly size_t count
-    # No item before it still waits for its first deadline.
+    # No item before this one waits for its first deadline.
     cdef size_t fresh
-    # (due_ns, stream_seq) of those whose deadline is not the usual one; some are out of date.
+    # (due_ns, stream_seq) of items with another deadline than the first; some are out of date.
     cdef list moved
-    # How long to wait after the first, second, ... delivery; the last goes on for the rest.
+    # The waits after the first, second, ... delivery; the last one is for all further ones.
     cdef readonly tuple waits_ns
     cdef int64_t first_wait_ns
-    # Deliveries after the first, by stream sequence; also of what is given up.
+    # Deliveries after the first, by stream sequence; also of messages that were given up.
     cdef readonly dict redelivered
-    # What is delivered is done: no acknowledgement is waited for.
+    # What is delivered is done: no acknowledgement is expected.
     cdef public bint expects_none
-    # The last delivery, and the last one before which everything is acknowledged.
+    # The last delivery, and the ack floor: everything up to it is acknowledged.
     cdef public uint64_t delivered_consumer_seq
     cdef public uint64_t delivered_stream_seq
     cdef public uint64_t floor_consumer_seq

@@ -1,14 +1,14 @@
-"""What a consumer delivered and nobody has acknowledged, and when each is due again.
+"""What a consumer delivered and clients have not acknowledged, and when each is due again.
 
-Deliveries lie packed in the order of the stream, which is the order in which they were made for
-the first time. Most are acknowledged in time: these wait in that order, which is also the order of
-their deadlines, and cost nothing more. Only what was delivered again, put off or asked for is kept
-in a heap by its deadline.
+Deliveries lie packed in the order of the stream, which is the order in which they were first made.
+Most are acknowledged in time: they wait in that order, which is also the order of their deadlines,
+and cost nothing more. Only messages that were delivered again, put off or asked for are in a heap
+by their deadlines.
 
-What always holds: a message that waits to be delivered again (`queued`) has no deadline; every
-other one has; the count of deliveries of a message is one more than `redelivered` tells.
+Invariants: a message that waits to be delivered again (`queued`) has no deadline; every other one
+has. A message was delivered once more than `redelivered` says.
 
-One thread: the event loop's.
+Thread: the event loop's.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -28,10 +28,10 @@ cdef enum:
 
 
 cdef class Pending:
-    """The deliveries of one consumer that wait for their acknowledgement; see the module."""
+    """The unacknowledged deliveries of one consumer; see the module."""
 
     def __init__(self, tuple waits_ns not None):
-        """`waits_ns` says how long to wait after each delivery; the last goes on for the rest."""
+        """`waits_ns` are the waits after each delivery; the last one is for all further ones."""
         self.redelivered = {}
         self.moved = []
         self.waits_ns = waits_ns
@@ -49,7 +49,7 @@ cdef class Pending:
     # Progress
 
     cdef int note(self, uint64_t stream_seq, uint64_t consumer_seq, int64_t now_ns) except -1:
-        # A message was delivered.
+        # Note that a message was delivered.
         self.delivered_consumer_seq = consumer_seq
         self.delivered_stream_seq = max(self.delivered_stream_seq, stream_seq)
         if self.expects_none:
@@ -59,7 +59,7 @@ cdef class Pending:
         return self.add(stream_seq, consumer_seq, now_ns)
 
     cdef bint acknowledge(self, uint64_t stream_seq) except -1:
-        # One delivery is done with; False where it was not pending.
+        # Remove one delivery; False if it was not pending.
         cdef uint64_t consumer_seq = self.drop(stream_seq)
         if self.redelivered:
             self.redelivered.pop(stream_seq, None)
@@ -69,7 +69,7 @@ cdef class Pending:
         return True
 
     cdef void _move_floor(self, uint64_t consumer_seq, uint64_t stream_seq) noexcept:
-        # The first that is still pending stands right above the floor.
+        # Put the floor right below the first delivery that is still pending.
         if not self.count:
             self.floor_consumer_seq = self.delivered_consumer_seq
             self.floor_stream_seq = self.delivered_stream_seq
@@ -78,28 +78,28 @@ cdef class Pending:
             self.floor_stream_seq = self.items[self.start].stream_seq - 1
 
     def deliver(self, uint64_t stream_seq, uint64_t consumer_seq, int64_t now_ns):
-        """Note a delivery. One of a message that is pending keeps its first consumer sequence."""
+        """Note a delivery. A message that is pending keeps its first consumer sequence."""
         self.note(stream_seq, consumer_seq, now_ns)
 
     def ack(self, uint64_t stream_seq):
-        """Be done with one; False where it was not pending."""
+        """Remove an acknowledged message; return False if it was not pending."""
         return self.acknowledge(stream_seq)
 
     def ack_up_to(self, uint64_t stream_seq, uint64_t consumer_seq):
-        """Be done with all up to one; give the stream sequences of those that were pending."""
+        """Remove all messages up to one; return the stream sequences of those that were pending."""
         cdef list gone = self.remove_up_to(stream_seq)
         self.floor_consumer_seq = max(self.floor_consumer_seq, consumer_seq)
         self.floor_stream_seq = max(self.floor_stream_seq, stream_seq)
         return [each for each, _ in gone]
 
     def give_up(self, uint64_t stream_seq):
-        """Wait no more for one; nobody has acknowledged it, so the floor stays below it."""
+        """Remove a message that was not acknowledged; the floor stays below it."""
         self.drop(stream_seq)
 
     def pass_over(self, list stream_seqs not None, uint64_t cursor):
-        """Forget some that are no longer in the stream, which begins before `cursor` at the latest.
+        """Remove messages that are no longer in the stream.
 
-        Where none is left, all before the cursor counts as delivered and acknowledged.
+        If none is left, all before `cursor` counts as delivered and acknowledged.
         """
         for stream_seq in stream_seqs:
             self.acknowledge(stream_seq)
@@ -109,13 +109,13 @@ cdef class Pending:
             self.floor_stream_seq = self.delivered_stream_seq
 
     def start_at(self, uint64_t stream_seq):
-        """Begin anew: a stream sequence is the first that was not delivered."""
+        """Forget all; a stream sequence is the first that was not delivered."""
         self.clear()
         self.floor_consumer_seq = self.delivered_consumer_seq = 0
         self.floor_stream_seq = self.delivered_stream_seq = stream_seq - 1
 
     def restore(self, tuple delivered not None, tuple floor not None, entries, redelivered):
-        """Take over what was kept: (consumer, stream) sequences, entries, redeliveries."""
+        """Take over a saved state: (consumer, stream) sequences, entries, redeliveries."""
         self.clear()
         self.delivered_consumer_seq, self.delivered_stream_seq = delivered
         self.floor_consumer_seq, self.floor_stream_seq = floor
@@ -146,7 +146,7 @@ cdef class Pending:
         return 0
 
     cdef int add(self, uint64_t stream_seq, uint64_t consumer_seq, int64_t now_ns) except -1:
-        # Note a delivery. One of a message that is pending keeps its first consumer sequence.
+        # Note a delivery. A message that is pending keeps its first consumer sequence.
         cdef Delivery* item = self.find(stream_seq)
         cdef size_t place
         if item != NULL:
@@ -159,7 +159,7 @@ cdef class Pending:
         while place > self.start and self.items[place - 1].stream_seq >= stream_seq:
             place -= 1
         if place < self.end and self.items[place].stream_seq == stream_seq:
-            # The place of one that was acknowledged, and is delivered once more.
+            # The entry of a message that was acknowledged, and is delivered once more.
             item = &self.items[place]
         else:
             if place < self.end:
@@ -194,7 +194,7 @@ cdef class Pending:
         return NULL
 
     cdef uint64_t drop(self, uint64_t stream_seq) noexcept:
-        # Take one out; its consumer sequence, or 0 where it is not pending.
+        # Remove a delivery; its consumer sequence, or 0 if it is not pending.
         cdef Delivery* item = self.find(stream_seq)
         cdef uint64_t consumer_seq
         if item == NULL:
@@ -216,7 +216,7 @@ cdef class Pending:
                 self.room = 0
 
     def remove_up_to(self, uint64_t stream_seq):
-        """Take out all up to a sequence; give their (stream sequence, consumer sequence)."""
+        """Remove all up to a sequence; return their (stream sequence, consumer sequence)."""
         cdef list gone = []
         cdef size_t place = self.start
         while place < self.end and self.items[place].stream_seq <= stream_seq:
@@ -236,23 +236,23 @@ cdef class Pending:
         self.redelivered.clear()
 
     def first(self):
-        """Give (stream sequence, consumer sequence) of the first one; None where none is."""
+        """Return (stream sequence, consumer sequence) of the first message; None without any."""
         if not self.count:
             return None
         return self.items[self.start].stream_seq, self.items[self.start].consumer_seq
 
     def time_of(self, uint64_t stream_seq):
-        """Tell when one was delivered; None where it is not pending."""
+        """Return when a message was delivered; None if it is not pending."""
         cdef Delivery* item = self.find(stream_seq)
         return None if item == NULL else item.time_ns
 
     def consumer_seq_of(self, uint64_t stream_seq):
-        """Give the consumer sequence of one's first delivery; 0 where it is not pending."""
+        """Return the consumer sequence of a message's first delivery; 0 if it is not pending."""
         cdef Delivery* item = self.find(stream_seq)
         return 0 if item == NULL else item.consumer_seq
 
     def entries(self):
-        """Give (stream sequence, consumer sequence, time) of all, in order."""
+        """Return (stream sequence, consumer sequence, time) of all messages, in order."""
         cdef size_t place
         return [
             (self.items[place].stream_seq, self.items[place].consumer_seq,
@@ -261,7 +261,7 @@ cdef class Pending:
         ]
 
     def packed(self):
-        """Give all as bytes that `unpacked` reads, in another thread if need be."""
+        """Return all messages as bytes for `unpacked`, which any thread may call."""
         return PyBytes_FromStringAndSize(
             <char*>(self.items + self.start), (self.end - self.start) * sizeof(Delivery)
         ) if self.count else b""
@@ -281,7 +281,7 @@ cdef class Pending:
         return 0
 
     def wait(self, tuple waits_ns not None):
-        """Go over to other waits."""
+        """Change to other waits."""
         cdef size_t place
         self.waits_ns = waits_ns
         self.first_wait_ns = waits_ns[0]
@@ -293,7 +293,7 @@ cdef class Pending:
         heapify(self.moved)
 
     def put_off(self, uint64_t stream_seq, int64_t time_ns):
-        """Have one's wait begin at a time; False where it is not pending."""
+        """Have the wait for a message begin at a time; return False if it is not pending."""
         cdef Delivery* item = self.find(stream_seq)
         if item == NULL:
             return False
@@ -303,7 +303,10 @@ cdef class Pending:
         return True
 
     def queue(self, uint64_t stream_seq):
-        """Note that one waits to be delivered again; False where it is not pending or does."""
+        """Note that a message waits to be delivered again.
+
+        Return False if it is not pending, or waits already.
+        """
         cdef Delivery* item = self.find(stream_seq)
         if item == NULL or item.marks & QUEUED:
             return False
@@ -311,12 +314,12 @@ cdef class Pending:
         return True
 
     def is_queued(self, uint64_t stream_seq):
-        """Whether one waits to be delivered again."""
+        """Return True if a message waits to be delivered again."""
         cdef Delivery* item = self.find(stream_seq)
         return item != NULL and item.marks & QUEUED != 0
 
     def next_due_ns(self):
-        """Tell when the next one is due, or None."""
+        """Return when the next message is due; None if none is."""
         cdef Delivery* item
         fresh_ns = None
         while self.fresh < self.end and (
@@ -337,7 +340,7 @@ cdef class Pending:
         return fresh_ns
 
     def take_due(self, int64_t now_ns):
-        """Give the sequences that are due, in order; they have no deadline until they are noted."""
+        """Return the due sequences, in order; they have no deadline until they are noted again."""
         cdef Delivery* item
         cdef list due = []
         cdef size_t place
@@ -361,7 +364,7 @@ cdef class Pending:
 
 
 def unpacked(bytes data not None):
-    """Give [(stream sequence, consumer sequence, time)] of what `Pending.packed` gave."""
+    """Return [(stream sequence, consumer sequence, time)] of what `Pending.packed` returned."""
     cdef const Delivery* items = <const Delivery*><const char*>data
     cdef size_t place
     return [

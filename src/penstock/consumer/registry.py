@@ -1,53 +1,51 @@
-"""The consumers of one stream: making, finding, changing, removing and waking them.
+"""The consumers of one stream, and those of all streams of an account.
 
-It is the stream's audience. A message that has become durable wakes only those consumers that could
-deliver it. On a stream that keeps messages for as long as they are of interest, it removes those
-that no consumer needs any more.
+`StreamConsumers` creates, finds, changes, removes and wakes the consumers of one stream. It is what
+the stream knows of them (`stream.consumers_port`). `AccountConsumers` gives every stream of an
+account its consumers when the stream is opened or created.
 
-What always holds: the configuration of a consumer that is kept on disk is there before anybody is
-told of it; a consumer whose folder cannot be read stays offline with its reason, and its folder is
-not touched.
+Invariants: the configuration of a consumer with a folder is on disk before a client hears of the
+consumer. A consumer whose folder cannot be read stays offline with its reason, and its folder is
+not touched. A message that has become durable wakes only consumers that could deliver it.
 
-One thread: the event loop's.
+Thread: the event loop's.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 
 from penstock import error_codes
 from penstock.clock import AgeClock
-from penstock.consumer import removals
-from penstock.consumer.ack_door import StreamDoor
-from penstock.consumer.config import ConsumerConfig
+from penstock.consumer.ack_receiver import StreamAckReceiver
+from penstock.consumer.config.config import ConsumerConfig
 from penstock.consumer.consumer import Consumer
-from penstock.consumer.extensions import key_token
-from penstock.consumer.folders import CONSUMERS_NAME, ConsumerFolder
-from penstock.consumer.keeping import StateKeeper
-from penstock.consumer.pulling import DELETED_REASON
-from penstock.consumer.starting import Start, find_start
-from penstock.documents.times import Instant
-from penstock.errors import ApiError, CorruptStore, PenstockError, RecordNotFound
-from penstock.format.consumer_state import ConsumerState
+from penstock.consumer.extensions.options import key_token
+from penstock.consumer.folder import CONSUMERS_NAME, ConsumerFolder
+from penstock.consumer.progress import Start, find_start
+from penstock.consumer.pull_delivery import DELETED_REASON
+from penstock.consumer.push_delivery import FLOW_PREFIX, PushTarget
+from penstock.consumer.retention import Retention
+from penstock.consumer.state_writer import StateWriter
+from penstock.errors import ApiError, PenstockError
+from penstock.format.state.consumer import ConsumerState
+from penstock.limits import PENDING_LOOKED_FOR_AT_ONCE
 from penstock.routing.interest import InterestWatch
-from penstock.stream.audience import Taker
-from penstock.stream.config import RetentionPolicy, StorageType
-from penstock.stream.headers import value_of
+from penstock.stream.account import AccountStreams, StreamAction
+from penstock.stream.config.config import RetentionPolicy, StorageType
+from penstock.stream.config.requests import ConsumerBounds
+from penstock.stream.replication.source import short_hash
 from penstock.stream.stream import Stream
-from penstock.stream.updates import ConsumerBounds
-from penstock.stream.versioning import API_LEVEL
 from penstock.subjects import SubjectFilter
+from penstock.text.times import Instant
 
 ACK_PREFIX = "$JS.ACK."
 NEXT_PREFIX = "$JS.API.CONSUMER.MSG.NEXT."
-LOOKED_FOR_AT_ONCE = 16
-"""For each message that gave way to a limit so many pending ones are looked for."""
 
 
 class _Configs(Mapping[str, ConsumerConfig]):
-    """The configurations of consumers, without a copy of them all for each one that is made."""
+    """The configurations of consumers, without a copy of all for each new one."""
 
     def __init__(self, consumers: Mapping[str, Consumer]) -> None:
         self._consumers = consumers
@@ -68,7 +66,7 @@ class StreamConsumers:
     def __init__(
         self,
         stream: Stream,
-        keeper: StateKeeper,
+        state_writer: StateWriter,
         interest: InterestWatch,
         *,
         account_name: str,
@@ -77,18 +75,18 @@ class StreamConsumers:
         unique_id: Callable[[], str],
         streams: Mapping[str, Stream],
     ) -> None:
-        """`long_name` is how the long form of reply subjects tells the domain and the account.
+        """`long_name` has the domain and the account for the long form of reply subjects.
 
-        With `sends_long` they have that form; both are understood. `streams` are all of the
-        account, as they come and go.
+        With `sends_long` reply subjects have that form; acknowledgements may have either. `streams`
+        are all of the account, as they come and go.
         """
         self.stream = stream
         self.streams = streams
         self.host = stream.host
         self.clock = AgeClock(stream.host.clock)
-        """For all waits: those do not end when somebody sets the wall clock."""
+        """For all waits: they do not end when the wall clock is set."""
 
-        self.keeper = keeper
+        self.state_writer = state_writer
         self.interest = interest
         self.account_name = account_name
         self.long_name = long_name
@@ -99,24 +97,27 @@ class StreamConsumers:
         """Consumers on disk that cannot be served, and why."""
 
         self.hungry: dict[Consumer, None] = {}
-        """Those that could deliver a message that comes in."""
+        """Consumers that could deliver a message that comes in."""
 
         self.expecting: dict[Consumer, int] = {}
-        """Those that may wait for acknowledgements, and what `gone_count` was when they last made
-        sure that the messages are still there."""
+        """Consumers that may wait for acknowledgements, and what `gone_count` was when it was last
+        made sure that their messages are still in the stream."""
 
-        self._retention = stream.config.retention
+        self.retention = Retention(stream, self.consumers)
+        self._policy = stream.config.retention
         self.gone_count = 0
-        """How many sequences of the stream have no message any more."""
+        """How many sequences of the stream have no message any more, when last looked."""
 
-        self.outtake = stream.store.outtake()
+        self.scanner = stream.store.scanner()
         short = f"{ACK_PREFIX}{stream.name}.".encode()
         long = f"{ACK_PREFIX}{long_name}.{stream.name}.".encode()
         self.reply_start = long if sends_long else short
-        """What reply subjects begin with, before the consumer's name."""
+        """What reply subjects begin with, before the name of the consumer."""
 
         starts = (short, long, f"{NEXT_PREFIX}{stream.name}.".encode())
-        self.door = StreamDoor(stream.host.hub, stream.sublist, self.outtake, starts, stream.takers)
+        self.ack_receiver = StreamAckReceiver(
+            stream.host.hub, stream.sublist, self.scanner, starts, self.retention.needs
+        )
         self._path = os.path.join(stream.folder.path, CONSUMERS_NAME)
         self._keys = stream.host.policy.document_keys
         stream.consumers = self
@@ -126,17 +127,17 @@ class StreamConsumers:
 
     @property
     def count(self) -> int:
-        """How many there are that clients see."""
+        """The number of consumers that clients see."""
         return sum(not each.config.direct for each in self.consumers.values())
 
     @property
     def total(self) -> int:
-        """How many there are, with those that feed other streams."""
+        """The number of consumers, with those that feed other streams."""
         return len(self.consumers)
 
     @property
     def bounds(self) -> Mapping[str, ConsumerBounds]:
-        """What of each the stream's limits for consumers bound, by name."""
+        """The settings that the stream's limits for consumers bound, by name."""
         return {
             name: ConsumerBounds(config.inactive_threshold, config.max_ack_pending)
             for name, config in self.configs.items()
@@ -144,23 +145,22 @@ class StreamConsumers:
 
     @property
     def configs(self) -> Mapping[str, ConsumerConfig]:
-        """The configurations of all, by name."""
+        """The configurations of all consumers, by name."""
         return _Configs(self.consumers)
 
     def find(self, name: str) -> Consumer | None:
-        """Give a consumer; raises ApiError for one that is offline."""
+        """Return a consumer, None if there is none; raise ApiError if it is offline."""
         if name in self.offline:
             raise ApiError(error_codes.CONSUMER_OFFLINE_REASON, err=self.offline[name])
         return self.consumers.get(name)
 
-    def refuses_level(self, headers: bytes) -> bool:
-        """Whether a request wants a later server."""
-        level = value_of(headers, b"Nats-Required-Api-Level") if headers else None
-        if not level:
-            return False
-        return not (level.isdigit() and int(level[:9]) <= API_LEVEL)
+    def push_target(self, name: str) -> PushTarget:
+        """Return what the push consumer `name` needs of the server around it."""
+        start = f"{FLOW_PREFIX}{self.long_name}." if self.sends_long else FLOW_PREFIX
+        flow_start = f"{start}{self.stream.name}.{name}.".encode()
+        return PushTarget(self.stream.sublist, self.interest, flow_start, self.unique_id)
 
-    # Making and removing
+    # Creating and removing
 
     def _folder(self, name: str) -> ConsumerFolder:
         return ConsumerFolder(
@@ -188,40 +188,48 @@ class StreamConsumers:
                 continue
             created = document.created or Instant(0)
             consumer = Consumer(self, document.name, document.config, created, folder)
-            consumer.begin(Start(document.start_seq or 1))
+            consumer.progress.begin(Start(document.start_seq or 1))
             if state is not None:
                 consumer.resume(state)
-            self.consumers[document.name] = consumer
+            self._add(consumer)
         for consumer in self.consumers.values():
             consumer.start()
-        # When all streams are there: other streams may still need what no consumer does.
-        self.host.loop.call_soon(self.sweep)
+        # When all streams are open: other streams may still need what no consumer does.
+        self.host.loop.call_soon(self.retention.sweep)
 
     def _begin(self, consumer: Consumer) -> None:
         per_subject_max = self.stream.config.max_msgs_per_subject
         start = find_start(
             consumer.config,
             self.stream.store,
-            consumer.subjects,
+            consumer.progress.subjects,
             per_subject_max=per_subject_max,
         )
-        consumer.begin(start)
+        consumer.progress.begin(start)
+
+    def _add(self, consumer: Consumer) -> None:
+        self.consumers[consumer.name] = consumer
+        self.retention.needs.positions[consumer.name] = consumer.progress.position
+
+    def _drop(self, name: str) -> Consumer:
+        del self.retention.needs.positions[name]
+        return self.consumers.pop(name)
 
     def create(
         self, name: str, config: ConsumerConfig, state: ConsumerState | None = None
     ) -> Consumer:
-        """Make a consumer of a configuration that was checked; raises OSError.
+        """Create a consumer of a configuration that was checked; raise OSError.
 
-        With a state it goes on from there, otherwise from where the configuration says.
+        With a state it goes on from there, otherwise it begins where the configuration says.
         """
         consumer = self.prepare(name, config, state)
-        consumer.keep(config)
+        consumer.save_config(config)
         return self.take_in(consumer)
 
     def prepare(
         self, name: str, config: ConsumerConfig, state: ConsumerState | None = None
     ) -> Consumer:
-        """Make a consumer, as `create` does, that is neither kept nor known to anybody yet."""
+        """Return a new consumer, as `create` does, that is neither saved nor registered yet."""
         is_kept = self.stream.config.storage is StorageType.FILE and not config.mem_storage
         folder = self._folder(name) if is_kept else None
         created = Instant(self.host.clock.now_ns())
@@ -233,50 +241,51 @@ class StreamConsumers:
         return consumer
 
     def take_in(self, consumer: Consumer) -> Consumer:
-        """Have a consumer that was prepared, and whose configuration is kept, deliver."""
-        self.consumers[consumer.name] = consumer
+        """Register a consumer that was prepared, and whose configuration is saved; it delivers."""
+        self._add(consumer)
         consumer.start()
-        consumer.advise("CREATED", "consumer_action", {"action": "create"})
-        if consumer.is_paused(self.clock.now_ns()):
-            consumer.advise_pause()
+        consumer.notices.advise("CREATED", "consumer_action", {"action": "create"})
+        if consumer.progress.is_paused(self.clock.now_ns()):
+            consumer.notices.advise_pause(consumer.progress)
         return consumer
 
     def change(self, consumer: Consumer, config: ConsumerConfig) -> Consumer:
-        """Have a consumer go over to another configuration, which was checked and is kept."""
+        """Change a consumer to another configuration, which was checked and is saved."""
         old = consumer.config.pause_until
         has_other_filters = config.filters != consumer.config.filters
         consumer.update(config)
         if has_other_filters and self.stream.config.retention is RetentionPolicy.INTEREST:
-            self.sweep()
+            self.retention.sweep()
         if config.pause_until != old:
-            consumer.advise_pause()
+            consumer.notices.advise_pause(consumer.progress)
         return consumer
 
     def delete(self, name: str) -> None:
         """Remove a consumer and its state."""
-        consumer = self.consumers.pop(name)
+        consumer = self._drop(name)
         consumer.stop(DELETED_REASON)
-        self.keeper.forget(consumer)
+        self.state_writer.forget(consumer)
         if consumer.folder is not None:
             consumer.folder.remove()
-        consumer.advise("DELETED", "consumer_action", {"action": "delete"})
+        consumer.notices.advise("DELETED", "consumer_action", {"action": "delete"})
         if self.stream.config.retention is RetentionPolicy.INTEREST:
-            self.sweep()
+            self.retention.sweep()
 
     def stop(self) -> None:
-        """Deliver no more; all that must be remembered is on stable storage when this returns."""
+        """Deliver no more; all states are on stable storage when this returns."""
         for consumer in self.consumers.values():
             consumer.stop("Server Shutdown")
-            self.keeper.settle(consumer)
+            self.state_writer.settle(consumer)
 
     def remove(self) -> None:
-        """The stream is going to be removed, and they with it."""
+        """Stop all consumers of a stream that is being removed."""
         for consumer in self.consumers.values():
             consumer.stop(DELETED_REASON)
-            self.keeper.forget(consumer)
+            self.state_writer.forget(consumer)
         self.consumers.clear()
+        self.retention.needs.positions.clear()
 
-    # What the stream tells
+    # What happens to the stream
 
     def _on_durable(self) -> None:
         if self.expecting:
@@ -285,7 +294,7 @@ class StreamConsumers:
             consumer.pump()
 
     def _look_for_losses(self) -> None:
-        """See whether messages that are pending gave way to the stream's limits."""
+        """Find pending messages that the stream's limits have removed."""
         state = self.stream.store.state()
         gone_count = state.last_seq - state.messages
         if gone_count == self.gone_count:
@@ -294,133 +303,41 @@ class StreamConsumers:
         config = self.stream.config
         is_any = config.max_msgs_per_subject > 0 or config.allow_msg_ttl
         for consumer, before in tuple(self.expecting.items()):
-            count = len(consumer.pending)
+            count = len(consumer.progress.pending)
             if not count:
                 del self.expecting[consumer]
                 continue
-            # Each of them is looked for: not for a single one that is gone, where many are pending.
-            everywhere = is_any and (gone_count - before) * LOOKED_FOR_AT_ONCE >= count
+            # Looking for each pending message is worth it only if many messages are gone.
+            everywhere = is_any and (gone_count - before) * PENDING_LOOKED_FOR_AT_ONCE >= count
             if everywhere:
                 self.expecting[consumer] = gone_count
-            removals.on_limited(consumer, state.first_seq, everywhere=everywhere)
+            consumer.on_limited(state.first_seq, everywhere=everywhere)
 
     def on_purged(self, purged: SubjectFilter | None) -> None:
-        """Messages were purged: some or all of what a filter wants, of everything where None."""
+        """Forget messages that were purged: some or all of a filter's, of all messages if None."""
         for consumer in self.consumers.values():
-            removals.on_purged(consumer, purged)
+            consumer.on_purged(purged)
 
     def on_removed(self, stream_seq: int) -> None:
-        """A message was removed by somebody."""
+        """Forget a message that a client removed."""
         for consumer in self.consumers.values():
-            removals.on_removed(consumer, stream_seq)
+            consumer.on_removed(stream_seq)
 
     def on_config(self) -> None:
-        """The stream has another configuration."""
+        """Apply another configuration of the stream."""
         for consumer in self.consumers.values():
-            consumer.on_stream_config()
-        before, self._retention = self._retention, self.stream.config.retention
-        if self._retention is RetentionPolicy.INTEREST and before is RetentionPolicy.LIMITS:
-            self._begin_with_interest()
-
-    def _begin_with_interest(self) -> None:
-        """Remove what consumers are done with; what none was ever meant to have stays, if any is.
-
-        That is for a stream which was not kept by interest until now.
-        """
-        if self.consumers or self.stream.takers:
-            self._sweep_up_to(self._last_cursor(), spares_unclaimed=True)
-        else:
-            self.stream.store.purge(durable=False)
+            consumer.configure()
+        before, self._policy = self._policy, self.stream.config.retention
+        if self._policy is RetentionPolicy.INTEREST and before is RetentionPolicy.LIMITS:
+            self.retention.begin_with_interest()
 
     def wants(self, subject: bytes) -> bool:
-        """Whether a message that is about to be stored is of interest to any of them."""
-        return any(
-            each.subjects is None or each.subjects.matches(subject)
-            for each in self.consumers.values()
-        ) or any(taker.wants(subject) for taker in self.stream.takers)
-
-    # Retention by interest
+        """Return True if a message that is about to be stored is for a consumer or a fed stream."""
+        return self.retention.needs.is_wanted(subject)
 
     def on_done(self, stream_seqs: list[int]) -> None:
-        """A consumer is done with messages: remove those that nobody else needs."""
-        retention = self.stream.config.retention
-        if retention is RetentionPolicy.LIMITS:
-            return
-        for seq in stream_seqs:
-            if retention is RetentionPolicy.WORK_QUEUE or not self._is_needed(seq):
-                self.stream.store.remove(seq)
-
-    def on_late(self, consumer: Consumer, stream_seq: int) -> None:
-        """A consumer's client acknowledged what is not pending: it may have been given up before.
-
-        Of a message that is not the consumer's he can say nothing.
-        """
-        if self.stream.config.retention is RetentionPolicy.LIMITS:
-            return
-        is_own = consumer.subjects is None or consumer.subjects.matches(self._subject(stream_seq))
-        if is_own and not self._is_needed(stream_seq):
-            self.stream.store.remove(stream_seq)
-
-    def _subject(self, stream_seq: int) -> bytes:
-        with contextlib.suppress(RecordNotFound, CorruptStore):
-            return self.stream.store.load(stream_seq).subject
-        return b""
-
-    def _is_needed(self, stream_seq: int) -> bool:
-        subject = b""
-        takers = self.stream.takers
-        if takers or any(each.subjects is not None for each in self.consumers.values()):
-            subject = self._subject(stream_seq)
-        return any(each.needs(stream_seq, subject) for each in self.consumers.values()) or any(
-            taker.needs(stream_seq, subject) for taker in takers
-        )
-
-    def sweep(self) -> None:
-        """Remove what no consumer needs, on a stream that keeps only what is of interest."""
-        retention = self.stream.config.retention
-        if retention is RetentionPolicy.LIMITS or self.stream.is_stopped:
-            return
-        store = self.stream.store
-        if retention is RetentionPolicy.WORK_QUEUE:
-            # Nobody's messages wait for a consumer to come; what was done with goes.
-            self._sweep_up_to(self._last_cursor(), spares_unclaimed=True)
-        elif self.consumers or self.stream.takers:
-            self._sweep_up_to(store.state().last_seq)
-        else:
-            store.purge(durable=False)
-
-    def _last_cursor(self) -> int:
-        """Give the last sequence that any consumer has passed."""
-        return max((each.cursor - 1 for each in self.consumers.values()), default=0)
-
-    def _sweep_up_to(self, last_seq: int, *, spares_unclaimed: bool = False) -> None:
-        store = self.stream.store
-        seq = store.state().first_seq
-        while seq <= last_seq:
-            try:
-                message = store.load_next(seq)
-            except RecordNotFound:
-                return
-            seq = message.seq + 1
-            if message.seq > last_seq:
-                return
-            owners = [
-                each
-                for each in self.consumers.values()
-                if each.subjects is None or each.subjects.matches(message.subject)
-            ]
-            if spares_unclaimed and not owners:
-                continue
-            needing: list[Consumer | Taker] = [*owners, *self.stream.takers]
-            if not any(each.needs(message.seq, message.subject) for each in needing):
-                store.remove(message.seq)
-                self._take_from_all(message.seq)
-
-    def _take_from_all(self, stream_seq: int) -> None:
-        """Be done with a message that is gone, also where it is pending by an earlier filter."""
-        for consumer in self.consumers.values():
-            if stream_seq in consumer.pending:
-                removals.on_removed(consumer, stream_seq)
+        """Remove messages that a consumer or a fed stream is done with, unless others need them."""
+        self.retention.on_done(stream_seqs)
 
 
 def _unique() -> str:
@@ -428,6 +345,44 @@ def _unique() -> str:
 
 
 def consumers_of(stream: Stream) -> StreamConsumers:
-    """Give a stream's consumers."""
+    """Return the consumers of a stream of an account."""
     assert isinstance(stream.consumers, StreamConsumers), "every stream of an account has them"
     return stream.consumers
+
+
+class AccountConsumers:
+    """The consumers of all streams of one account; see the module."""
+
+    def __init__(
+        self,
+        account: AccountStreams,
+        state_writer: StateWriter,
+        unique_id: Callable[[], str],
+        *,
+        sends_long: bool,
+    ) -> None:
+        """With `sends_long` reply subjects have the domain and the account."""
+        self._account = account
+        self._sends_long = sends_long
+        self._keeper = state_writer
+        self._unique_id = unique_id
+        self._interest = InterestWatch(account.sublist)
+        self._long_name = f"{account.host.domain or '_'}.{short_hash(account.name)}"
+        account.watchers.append(self.follow)
+
+    def follow(self, action: StreamAction, stream: Stream) -> None:
+        """Attach consumers to a new stream, or apply a new configuration of one."""
+        if action is StreamAction.MODIFY:
+            stream.consumers.on_config()
+        elif action in (StreamAction.OPEN, StreamAction.CREATE):
+            consumers = StreamConsumers(
+                stream,
+                self._keeper,
+                self._interest,
+                account_name=self._account.name,
+                long_name=self._long_name,
+                sends_long=self._sends_long,
+                unique_id=self._unique_id,
+                streams=self._account.streams,
+            )
+            consumers.recover()

@@ -1,5 +1,6 @@
 """The store on disk as bytes. `README.md` beside this file is the normative specification.
 
-`reader` opens a stream's directory read-only; it is what recovery and Spark share. Nothing in this
-package opens a file for writing, waits, or knows of a server.
+`directory` finds what a stream's directory holds and what is wrong with it; recovery and `reader`,
+on which Spark stands, share it. Nothing in this package opens a file for writing, waits, or knows
+of a server.
 """

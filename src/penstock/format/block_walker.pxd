@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from penstock.format.block_index cimport BlockIndex
+from penstock.format.index.block_index cimport BlockIndex
 from penstock.format.columns cimport ColumnBuilder
 from penstock.format.record cimport Record
 

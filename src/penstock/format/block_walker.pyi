@@ -2,10 +2,10 @@
 
 from typing_extensions import Buffer, disjoint_base
 
-from penstock.format.block_index import BlockIndex
-from penstock.format.block_keys import Unseal
 from penstock.format.columns import ColumnBuilder
 from penstock.format.damage import Damage
+from penstock.format.envelope import Unseal
+from penstock.format.index.block_index import BlockIndex
 from penstock.format.sequence_set import SequenceSet
 from penstock.subjects import SubjectFilter
 

@@ -6,9 +6,9 @@ offset is tried until a record checks out; what lay between is reported as damag
 only the records that it touches, and neither a record inside a payload nor a page that lies in the
 wrong place is ever taken for a message.
 
-What is left at the end without a whole record after it is the tail: torn if nobody acknowledged
-it, still being written if there is a writer. The walk does not judge; `whole_bytes` says where the
-last whole record ended.
+What is left at the end without a whole record after it is the tail: torn if it was never
+acknowledged, still being written if there is a writer. The walk does not judge; `whole_bytes` says
+where the last whole record ended.
 
 Pure; one walk belongs to one thread and runs without the interpreter lock.
 """
@@ -18,7 +18,7 @@ from libc.string cimport memcmp
 
 from penstock.errors import FormatError
 
-from penstock.format.block_index cimport BlockIndex, Entry
+from penstock.format.index.block_index cimport BlockIndex, Entry
 from penstock.format.columns cimport ColumnBuilder
 from penstock.format.record cimport (
     FLAG_COMMIT_START, FLAG_DELETED, FLAG_ENVELOPED, FLAG_SKIP, FLAG_TOMBSTONE, PARSED_WHOLE,
@@ -118,8 +118,8 @@ cdef class BlockWalker:
     def index_into(self, BlockIndex index not None):
         """Walk to the end and add every message to an index that is being built.
 
-        An erased message keeps its entry, without a subject: entries are numbered, and whoever
-        remembers numbers must find the same ones again.
+        An erased message keeps its entry, without a subject: entries are numbered, and a
+        checkpoint that remembers numbers must find the same ones again.
         """
         cdef Record record
         cdef uint32_t offset

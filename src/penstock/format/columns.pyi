@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 from typing_extensions import disjoint_base
 
-class Message(msgspec.Struct, frozen=True):
+class MessageRow(msgspec.Struct, frozen=True):
     """One message, for people and tests; `offset` is its place in the block file."""
 
     seq: int
@@ -32,8 +32,8 @@ class ColumnBatch(msgspec.Struct, frozen=True):
     blocks: tuple[tuple[int, int], ...] = ()
 
     def __len__(self) -> int: ...
-    def messages(self) -> Iterator[Message]:
-        """Yield each row as a Message."""
+    def messages(self) -> Iterator[MessageRow]:
+        """Yield each row as a MessageRow."""
         ...
 
 @disjoint_base
@@ -63,7 +63,7 @@ class ColumnBuilder:
         ...
 
     def data_bytes(self) -> int:
-        """Tell how many bytes of subjects, headers and payloads are held."""
+        """Return how many bytes of subjects, headers and payloads are held."""
         ...
 
     def take(self, block: int) -> ColumnBatch:

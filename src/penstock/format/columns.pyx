@@ -19,7 +19,7 @@ from penstock.errors import UsageError
 cdef size_t COLUMN_BYTES_MAX = 0x7FFFFFFF
 
 
-class Message(msgspec.Struct, frozen=True):
+class MessageRow(msgspec.Struct, frozen=True):
     """One message, for people and tests; `offset` is its place in the block file."""
 
     seq: int
@@ -56,7 +56,7 @@ class ColumnBatch(msgspec.Struct, frozen=True):
         return self.count
 
     def messages(self):
-        """Yield each row as a Message."""
+        """Yield each row as a MessageRow."""
         seqs = memoryview(self.sequences).cast("Q")
         times = memoryview(self.timestamps).cast("q")
         places = memoryview(self.offsets).cast("Q")
@@ -64,7 +64,7 @@ class ColumnBatch(msgspec.Struct, frozen=True):
         headers_at = memoryview(self.header_offsets).cast("i")
         payload_at = memoryview(self.payload_offsets).cast("i")
         for row in range(self.count):
-            yield Message(
+            yield MessageRow(
                 seqs[row],
                 times[row],
                 self.subjects[subject_at[row]:subject_at[row + 1]],
@@ -201,7 +201,7 @@ cdef class ColumnBuilder:
         self.count += count
 
     cpdef size_t data_bytes(self) noexcept:
-        """Tell how many bytes of subjects, headers and payloads are held."""
+        """Return how many bytes of subjects, headers and payloads are held."""
         return self.subjects.used + self.headers.used + self.payloads.used
 
     def take(self, block):

@@ -1,4 +1,4 @@
-"""What is known of damage in a block: where it is, what it may have cost, and its bytes on disk.
+"""Damage of a block: its offset, the sequences it may have cost, and its bytes on disk.
 
 One entry in an index or a checkpoint:
 
@@ -7,6 +7,7 @@ One entry in an index or a checkpoint:
 
 The sequences are those that nothing else in the block accounts for between the neighbours that are
 whole; some of them may never have existed. `last_seq` below `first_seq` means that none is missing.
+
 Pure; any thread.
 """
 
@@ -33,7 +34,7 @@ class Damage(msgspec.Struct, frozen=True):
     last_seq: int
 
     def is_at(self, other: Damage) -> bool:
-        """Tell whether both are of one place and cost the same, whatever their reasons."""
+        """Return True if both are at one offset of a block and cost the same sequences."""
         return (self.block, self.offset, self.first_seq, self.last_seq) == (
             other.block,
             other.offset,

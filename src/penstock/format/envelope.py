@@ -1,4 +1,6 @@
-"""What stands in a record's payload when its `enveloped` flag is set, and the keys that open it.
+"""The envelope of a compressed or encrypted record, and the keys that seal and open it.
+
+An envelope is the payload of a record whose `enveloped` flag is set.
 
     FSV2  +--------+---------------+---------------------+---------------------+----------------+
           | `FSV2` | algorithms u8 | headers len uvarint | payload len uvarint | body, to end   |
@@ -12,13 +14,16 @@ headers and the payload together; they are compressed, then encrypted, and a cip
 ends the body. FSV1 is read for old data only: its plain bytes are the payload alone, and nothing is
 bound.
 
-What always holds: what a length field asks for is checked against limits.py before it is allocated;
+Invariant: what a length field asks for is checked against limits.py before it is allocated;
 an encrypted FSV2 record is bound to its stream, sequence, timestamp, subject and lengths, so that
 no record can stand in for another; a nonce is the sequence, and does not repeat because a data
 key serves one generation of one block, where a sequence is written at most once. No secret is in a
 repr or an error.
 
-Pure: randomness is an argument. Called by the store (seal) and by readers (unseal), any thread.
+The records of one block share a data key, which its header holds wrapped under the store's key.
+
+Pure: no files, and randomness is an argument. Called by the store (seal) and by readers (unseal),
+any thread.
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ import msgspec
 from cramjam import DecompressionError, snappy
 
 from penstock.errors import FormatError, LimitReached, UsageError, WrongKey
+from penstock.format.block import BlockHeader
 from penstock.format.varint import put_uvarint, read_uvarint
 from penstock.limits import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX, SNAPPY_EXPANSION_MAX
 
@@ -70,7 +76,7 @@ _ALGORITHMS = {
 }
 
 
-class Place(msgspec.Struct, frozen=True):
+class RecordIdentity(msgspec.Struct, frozen=True):
     """Where a record belongs: all that its envelope is bound to besides its lengths."""
 
     stream: bytes
@@ -79,7 +85,7 @@ class Place(msgspec.Struct, frozen=True):
     subject: bytes
 
     def associated_data(self, head: bytes, headers_bytes: int, payload_bytes: int) -> bytes:
-        """Give the bytes that are authenticated with the envelope, `head` its first five."""
+        """Return the bytes that are authenticated with the envelope, `head` its first five."""
         parts = (
             head,
             struct.pack("<I", len(self.stream)),
@@ -91,7 +97,7 @@ class Place(msgspec.Struct, frozen=True):
         return b"".join(parts)
 
     def nonce(self) -> bytes:
-        """Give the nonce: unique under one data key, see the module."""
+        """Return the nonce: unique under one data key, see the module."""
         return struct.pack("<IQ", 0, self.seq)
 
 
@@ -122,11 +128,11 @@ class DataKey:
         return f"DataKey({self.cipher.name})"
 
     def encrypt(self, nonce: bytes, plain: bytes, associated: bytes) -> bytes:
-        """Give ciphertext and tag; the caller sees to it that no nonce comes twice."""
+        """Return ciphertext and tag; the caller must not use a nonce twice."""
         return self._aead.encrypt(nonce, plain, associated)
 
     def decrypt(self, nonce: bytes, sealed: bytes | memoryview, associated: bytes) -> bytes:
-        """Give the plain bytes; raises FormatError if anything is not as it was sealed."""
+        """Return the plain bytes; raises FormatError if anything is not as it was sealed."""
         try:
             return self._aead.decrypt(nonce, sealed, associated)
         except self._invalid:
@@ -136,12 +142,12 @@ class DataKey:
 def seal(
     headers: bytes,
     payload: bytes,
-    place: Place,
+    place: RecordIdentity,
     *,
     compression: Compression,
     key: DataKey | None,
 ) -> bytes:
-    """Give the FSV2 envelope of one message; raises LimitReached for what could not be read."""
+    """Return the FSV2 envelope of one message; raises LimitReached for what could not be read."""
     if len(headers) > HEADERS_BYTES_MAX:
         raise LimitReached("header bytes", HEADERS_BYTES_MAX)
     if len(payload) > PAYLOAD_BYTES_MAX:
@@ -166,9 +172,9 @@ def seal(
 
 
 def unseal(
-    envelope: bytes | memoryview, place: Place, key: DataKey | None, *, path: str = ""
+    envelope: bytes | memoryview, place: RecordIdentity, key: DataKey | None, *, path: str = ""
 ) -> tuple[bytes, bytes]:
-    """Give headers and payload of an FSV2 envelope.
+    """Return headers and payload of an FSV2 envelope.
 
     Raises FormatError for bytes that `seal` did not write at this place with this key (plain ones
     included, where there is a key), and WrongKey, naming `path`, where a key is needed.
@@ -183,7 +189,7 @@ def unseal(
     if cipher is not Cipher.NONE and key is None:
         raise WrongKey(path, f"sequence {place.seq} is encrypted and no key was given")
     if key is not None:
-        # Whoever can write files must not be able to pass off plain bytes as sealed ones.
+        # A process that can write files must not be able to pass off plain bytes as sealed ones.
         if cipher is not key.cipher:
             raise FormatError("envelope is not sealed with its block's cipher", offset=4)
         head = bytes(view[:_HEAD_BYTES])
@@ -198,7 +204,7 @@ def unseal(
 def unseal_fsv1(
     envelope: bytes | memoryview, store_key: StoreKey | None, *, path: str = ""
 ) -> bytes:
-    """Give the payload of an FSV1 envelope; raises FormatError and WrongKey as `unseal` does."""
+    """Return the payload of an FSV1 envelope; raises FormatError and WrongKey as `unseal` does."""
     view = memoryview(envelope)
     compression, cipher = _read_algorithms(view, MAGIC_FSV1)
     body: bytes | memoryview = view[_HEAD_BYTES:]
@@ -213,7 +219,7 @@ def unseal_fsv1(
 
 
 def read_algorithms(envelope: bytes | memoryview) -> tuple[Compression, Cipher]:
-    """Tell how an envelope of either version was made, without opening it; raises FormatError."""
+    """Return the algorithms of an envelope of either version; raises FormatError."""
     view = memoryview(envelope)
     return _read_algorithms(view, MAGIC_FSV1 if view[:4] == MAGIC_FSV1 else MAGIC)
 
@@ -259,7 +265,7 @@ class WrappedKey(msgspec.Struct, frozen=True):
     sealed: bytes
 
     def encode(self) -> bytes:
-        """Give the 61 bytes of the diagram."""
+        """Return the 61 bytes of the diagram."""
         return bytes([self.cipher]) + self.nonce + self.sealed
 
     @classmethod
@@ -309,7 +315,7 @@ class StoreKey:
     def unwrap(
         self, wrapped: WrappedKey, stream: bytes, block: int, generation: int, *, path: str = ""
     ) -> DataKey:
-        """Give the data key back; raises WrongKey, naming `path`, where this secret does not."""
+        """Return the data key; raises WrongKey, naming `path`, if this secret does not open it."""
         associated = _wrap_associated_data(stream, block, generation)
         wrapping_key = self._wrapping_key(wrapped.cipher, stream)
         try:
@@ -319,7 +325,7 @@ class StoreKey:
         return DataKey(wrapped.cipher, key)
 
     def fsv1_key(self, cipher: Cipher) -> DataKey:
-        """Give the one key under which all FSV1 records of a store were sealed."""
+        """Return the one key under which all FSV1 records of a store were sealed."""
         key = self._fsv1_keys.get(cipher)
         if key is None:
             key = DataKey(cipher, hashlib.sha256(self._secret).digest())
@@ -336,3 +342,55 @@ class StoreKey:
 
 def _wrap_associated_data(stream: bytes, block: int, generation: int) -> bytes:
     return _WRAP_MAGIC + stream + struct.pack("<II", block, generation)
+
+
+Unseal = Callable[[int, int, bytes, bytes, bytes], tuple[bytes, bytes]]
+"""(seq, timestamp_ns, subject, headers, payload as stored) -> (headers, payload) in the plain."""
+
+
+def data_key(header: BlockHeader, stream: bytes, key: StoreKey | None, path: str) -> DataKey | None:
+    """Return the key of an encrypted block, None for a plain one; raises WrongKey."""
+    if header.cipher == Cipher.NONE:
+        return None
+    if key is None:
+        raise WrongKey(path, "the block is encrypted and no key was given")
+    try:
+        cipher = Cipher(header.cipher)
+    except ValueError:
+        raise WrongKey(path, f"unknown cipher {header.cipher}") from None
+    wrapped = WrappedKey(cipher, header.wrapped_key[:NONCE_BYTES], header.wrapped_key[NONCE_BYTES:])
+    return key.unwrap(wrapped, stream, header.number, header.generation, path=path)
+
+
+def new_data_key(
+    cipher: Cipher,
+    stream: bytes,
+    key: StoreKey | None,
+    block: int,
+    generation: int,
+    random_bytes: Callable[[int], bytes],
+) -> tuple[DataKey | None, bytes]:
+    """Draw a fresh key for a block generation; give it and what the header keeps of it."""
+    if cipher is Cipher.NONE:
+        return None, bytes(60)
+    if key is None:
+        raise WrongKey("", f"the cipher {cipher.name} needs a key")
+    fresh, wrapped = key.wrap(cipher, stream, block, generation, random_bytes)
+    return fresh, wrapped.nonce + wrapped.sealed
+
+
+def unsealer(header: BlockHeader, stream: bytes, key: StoreKey | None, path: str) -> Unseal:
+    """Return the function that opens the enveloped records of a block.
+
+    The data key is unwrapped at once, so a wrong one is noticed here.
+    """
+    block_key = data_key(header, stream, key, path)
+
+    def open_envelope(
+        seq: int, timestamp_ns: int, subject: bytes, headers: bytes, payload: bytes
+    ) -> tuple[bytes, bytes]:
+        if payload[:4] == b"FSV1":
+            return headers, unseal_fsv1(payload, key)
+        return unseal(payload, RecordIdentity(stream, seq, timestamp_ns, subject), block_key)
+
+    return open_envelope

@@ -1,13 +1,17 @@
-"""Read-only files as the readers of this package see them.
+"""Read-only folders and files, as an interface: the local disk, and small reads of any folder.
 
-A reader is given a `ReadableFolder`, so that it works on the local disk, on a test's memory file
-system and on a remote one alike. `LocalFolder` is the local disk.
+Readers take a `ReadableFolder`, so that they work on the local disk (`LocalFolder`), on the store's
+file system, on a test's memory and on remote storage alike.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+FileStart: TypeAlias = tuple[int, bytes]
+"""A file's length and its first bytes."""
 
 
 class ReadableFile(Protocol):
@@ -16,7 +20,7 @@ class ReadableFile(Protocol):
     path: str
 
     def fileno(self) -> int:
-        """Give the system's descriptor, or -1 where reads must go through `read_at`."""
+        """Return the system's descriptor, or -1 where reads must go through `read_at`."""
         ...
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -24,7 +28,7 @@ class ReadableFile(Protocol):
         ...
 
     def size(self) -> int:
-        """Give the length of the file in bytes."""
+        """Return the length of the file in bytes."""
         ...
 
     def close(self) -> None:
@@ -38,7 +42,7 @@ class ReadableFolder(Protocol):
     path: str
 
     def list_names(self) -> list[str]:
-        """Give the sorted names in the folder; raises FileNotFoundError if there is none."""
+        """Return the sorted names in the folder; raises FileNotFoundError if there is none."""
         ...
 
     def open(self, name: str) -> ReadableFile:
@@ -56,7 +60,7 @@ class LocalFile:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def fileno(self) -> int:
-        """Give the descriptor."""
+        """Return the descriptor."""
         return self._fd
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -72,7 +76,7 @@ class LocalFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def size(self) -> int:
-        """Give the length."""
+        """Return the length."""
         return os.fstat(self._fd).st_size
 
     def close(self) -> None:
@@ -89,9 +93,33 @@ class LocalFolder:
         self.path = path
 
     def list_names(self) -> list[str]:
-        """Give the sorted names."""
+        """Return the sorted names."""
         return sorted(os.listdir(self.path))
 
     def open(self, name: str) -> ReadableFile:
         """Open a file of the folder."""
         return LocalFile(os.path.join(self.path, name))
+
+
+def read_file(folder: ReadableFolder, name: str) -> bytes | None:
+    """Return a whole file of a folder, or None if there is no such file."""
+    try:
+        file = folder.open(name)
+    except FileNotFoundError:
+        return None
+    try:
+        return file.read_at(0, file.size())
+    finally:
+        file.close()
+
+
+def read_starts(folder: ReadableFolder, names: Sequence[str], size: int) -> list[FileStart]:
+    """Return the length and up to `size` first bytes of each file; raises FileNotFoundError."""
+    starts = []
+    for name in names:
+        file = folder.open(name)
+        try:
+            starts.append((file.size(), file.read_at(0, size)))
+        finally:
+            file.close()
+    return starts

@@ -15,36 +15,36 @@ MIGRATING_NAME: str
 IMPORT_NAME: str
 
 def block_name(number: int) -> str:
-    """Give a block file's name."""
+    """Return a block file's name."""
     ...
 
 def index_name(number: int) -> str:
-    """Give the name of a block's index file."""
+    """Return the name of a block's index file."""
     ...
 
 def consumer_state_name(consumer: str) -> str:
-    """Give the name of a consumer's state file, below the consumers' folder."""
+    """Return the name of a consumer's state file, below the consumers' folder."""
     ...
 
 def block_number(name: str) -> int | None:
-    """Give the number of a block file by its name, or None for another file."""
+    """Return the number of a block file by its name, or None for another file."""
     ...
 
 def index_number(name: str) -> int | None:
-    """Give the number of an index file by its name, or None for another file."""
+    """Return the number of an index file by its name, or None for another file."""
     ...
 
 def is_temporary(name: str) -> bool:
-    """Tell whether a name is that of a file that an interrupted write of ours left."""
+    """Return True if a name is that of a file that an interrupted write of the store left."""
     ...
 
 def sort_names(names: list[str]) -> tuple[dict[int, str], set[int], list[str]]:
-    """Tell a folder's files apart.
+    """Sort a folder's files by their names.
 
-    Gives the blocks' names by their numbers, in order, the numbers of the indexes, and temporaries.
+    Return the blocks' names by number, in order, the numbers of the indexes, and temporaries.
     """
     ...
 
 def is_stream_directory(names: Iterable[str]) -> bool:
-    """Tell whether a folder with these names in it holds a stream, of today's layout or the old."""
+    """Return True if a folder with these names holds a stream, of this layout or the old one."""
     ...

@@ -5,7 +5,7 @@
     stream.state   checkpoint (derived)
     high.water     the highest sequence ever made durable
     LOCK           held by the process that writes, with its pid
-    consumers/     one state file a consumer
+    consumers/     a folder for each consumer: its configuration and its state
     quarantine/    bytes that were cut off or could not be read, kept for people
     import.json    configuration of the stream and its consumers, where another server wrote them
     messages.jsonl the old layout, migrated when the store is opened
@@ -50,17 +50,17 @@ _TEMPORARY = re.compile(
 
 
 def block_name(number):
-    """Give a block file's name."""
+    """Return a block file's name."""
     return f"{number:06d}{BLOCK_SUFFIX}"
 
 
 def index_name(number):
-    """Give the name of a block's index file."""
+    """Return the name of a block's index file."""
     return f"{number:06d}{INDEX_SUFFIX}"
 
 
 def consumer_state_name(consumer):
-    """Give the name of a consumer's state file, below the consumers' folder."""
+    """Return the name of a consumer's state file, below the consumers' folder."""
     return f"{consumer}.state"
 
 
@@ -91,24 +91,24 @@ cdef uint64_t number_of(str name, const char* end) noexcept:
 
 
 def block_number(str name not None):
-    """Give the number of a block file by its name, or None for another file."""
+    """Return the number of a block file by its name, or None for another file."""
     return number_of(name, BLOCK_END) or None
 
 
 def index_number(str name not None):
-    """Give the number of an index file by its name, or None for another file."""
+    """Return the number of an index file by its name, or None for another file."""
     return number_of(name, INDEX_END) or None
 
 
 def is_temporary(str name not None):
-    """Tell whether a name is that of a file that an interrupted write of ours left."""
+    """Return True if a name is that of a file that an interrupted write of the store left."""
     return ends_with(name, TEMPORARY_END) and _TEMPORARY.match(name) is not None
 
 
 def sort_names(list names not None):
-    """Tell a folder's files apart.
+    """Sort a folder's files by their names.
 
-    Gives the blocks' names by their numbers, in order, the numbers of the indexes, and temporaries.
+    Return the blocks' names by number, in order, the numbers of the indexes, and temporaries.
     """
     cdef str name
     cdef uint64_t number, before = 0
@@ -132,6 +132,6 @@ def sort_names(list names not None):
 
 
 def is_stream_directory(names):
-    """Tell whether a folder with these names in it holds a stream, of today's layout or the old."""
+    """Return True if a folder with these names holds a stream, of this layout or the old one."""
     known = {STATE_NAME, HIGH_WATER_NAME, LEGACY_NAME}
     return any(name in known or block_number(name) is not None for name in names)

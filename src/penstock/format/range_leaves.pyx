@@ -4,7 +4,7 @@ The ranges lie in leaves of at most 256, and the leaves in one sorted array, all
 heap: a look-up or a change is two binary searches and one short move of memory, and a range costs
 16 bytes when ranges come in order and about 23 when they come at random.
 
-What always holds: ranges ascend, and between two of them at least one sequence is missing (what
+Invariant: ranges ascend, and between two of them at least one sequence is missing (what
 touches is merged); no leaf is empty; a change that fails for want of memory changes nothing. A
 cursor is good until the next change.
 

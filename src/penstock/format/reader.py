@@ -1,13 +1,17 @@
 """Reading a stream's directory without a server: blocks, messages as columns, damage.
 
-This is what recovery tools and Spark share. A reader takes stock of the directory once: which
-blocks there are, what they hold by their indexes, and which messages their tombstones removed.
-Batches are then read block by block, in any order and from any process, also beside a server that
-goes on writing: of the block that is being written everything up to its last whole record is seen;
-a block that was rewritten meanwhile still holds every message that is live; one that is gone held
-none.
+A reader surveys the directory once: which blocks there are, what they hold by their indexes, which
+messages their tombstones removed, and what is lost. Batches are then read block by block, in any
+order and from any process, also beside a server that goes on writing. Of the block that is being
+written, everything up to its last whole record is read. A block that was rewritten meanwhile still
+holds every live message; a block that is gone held none.
 
-Read-only: it takes no lock and never opens a file for writing. One thread at a time.
+Invariant: a reader serves what the store would serve after it recovered this directory, and reports
+the same losses; both judge by `directory`. What a writer has begun and not finished is left out and
+is no damage.
+
+Read-only: it takes no lock and never opens a file for writing. One thread at a time. Called by
+Spark, by the command line and by tests.
 """
 
 from __future__ import annotations
@@ -18,43 +22,50 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock.errors import CorruptStore, FormatError, UsageError
-from penstock.format.block import (
-    HEADER_BYTES,
-    BlockHeader,
-    decode_block_header,
-    encode_block_header,
+from penstock.format.block import HEADER_BYTES, BlockHeader, ScannedBlock, decode_block_header
+from penstock.format.block_contents import (
+    TAIL_REASON,
+    BlockContents,
+    index_fits,
+    read_index_head,
+    walk_block,
+    walk_last,
+    walk_sealed,
 )
-from penstock.format.block_folder import BlockFolder, Found, Unfinished, Walked
-from penstock.format.block_index import BlockIndex
-from penstock.format.block_keys import unsealer
-from penstock.format.block_order import TAIL_REASON, ends_early, follows, tail_damage
+from penstock.format.block_folder import BlockFolder
 from penstock.format.block_walker import BlockWalker
 from penstock.format.columns import ColumnBatch, ColumnBuilder
 from penstock.format.damage import Damage
-from penstock.format.envelope import StoreKey
+from penstock.format.directory import (
+    Losses,
+    OnDiskState,
+    Survey,
+    durable_bytes,
+    find_losses,
+    held_only_removed,
+    missing_log_end,
+    read_mark,
+    read_state,
+    survey_directory,
+)
+from penstock.format.envelope import StoreKey, unsealer
 from penstock.format.files import ReadableFile, ReadableFolder
-from penstock.format.index_picks import IndexPicks
-from penstock.format.layout import block_name, index_name
-from penstock.format.record import DELETED
+from penstock.format.index.block_index import BlockIndex
+from penstock.format.index.pick import IndexPicks
+from penstock.format.layout import block_name
 from penstock.format.sequence_set import SequenceSet
+from penstock.limits import DIRECTORY_LOOKS_MAX
 from penstock.subjects import SubjectFilter
 
 SEQ_MAX = 2**64 - 1
 TIME_MIN = -(2**63)
 TIME_MAX = 2**63 - 1
-BLOCK_MAX = 2**32 - 1
-LOOKS_MAX = 8
-"""How often a directory is listed again that has new blocks each time."""
 
 PICKED_PART = 8
 """A filter that wants one message of these many, or fewer, has them picked out by the index."""
 
 PICKED_GAP_BYTES = 4096
 """Records that lie as close as this are read together."""
-
-INDEX_MISSING = "index missing: it is rebuilt when the store is opened"
-INDEX_OLD = "index of another generation: it is rebuilt when opened"
-UNFINISHED = "begun and not finished"
 
 
 class BlockInfo(msgspec.Struct, frozen=True):
@@ -92,18 +103,6 @@ class Selection(msgspec.Struct, frozen=True):
             raise UsageError("a batch holds at least one row and one byte")
 
 
-class BlockCheck(msgspec.Struct):
-    """What verifying one block found."""
-
-    number: int
-    bytes: int = 0
-    messages: int = 0
-    damage: list[Damage] = msgspec.field(default_factory=list)
-    notes: list[str] = msgspec.field(default_factory=list)
-    tail_bytes: int = 0
-    """Bytes after the last whole record: torn, or being written right now."""
-
-
 class StreamReader(BlockFolder):
     """A stream's directory, read-only; see the module."""
 
@@ -123,14 +122,14 @@ class StreamReader(BlockFolder):
         self._take_stock()
 
     def _begin(self, folder: ReadableFolder | str, stream: str, key: StoreKey | None) -> None:
-        super().__init__(folder)
+        super().__init__(folder, stream=stream, key=key)
         self.removed = SequenceSet()
         self.blocks: list[BlockInfo] = []
         self.gone: list[BlockInfo] = []
         """Blocks that were to be read and were not there any more."""
 
-        self._stream = stream.encode()
-        self._key = key
+        self.last_seq = 0
+        """The highest sequence that a block or the high-water mark accounts for; 0 if none does."""
 
     @classmethod
     def of_stock(
@@ -142,78 +141,114 @@ class StreamReader(BlockFolder):
         stream: str = "stream",
         key: StoreKey | None = None,
     ) -> StreamReader:
-        """Read blocks that another reader found, without looking at the directory again."""
+        """Return a reader of blocks that another reader found, without a survey of its own."""
         reader = cls.__new__(cls)
         reader._begin(folder, stream, key)
         reader.blocks = blocks
         reader.removed = removed
+        reader.last_seq = max((block.last_seq for block in blocks), default=0)
         return reader
+
+    # The survey
 
     def _take_stock(self) -> None:
         # Beside a writer blocks come and go. A tombstone may have moved on into a block that was
-        # not listed yet, and a block that was the last may have been finished: so it is looked
-        # again until no new block has appeared. A writer that makes blocks faster than they are
-        # looked at does not hold us for ever: what came last is then for the next reader.
-        listed: set[int] = set()
-        found: dict[int, Found] = {}
-        for _ in range(LOOKS_MAX):
-            numbers = self.block_numbers()
-            if listed.issuperset(numbers):
-                break
-            listed.update(numbers)
-            for number in numbers:
-                if number not in found or not found[number].sealed:
-                    self._look_at(number, found, newest=number == numbers[-1])
-        blocks = [found[number] for number in sorted(found)]
-        for place, block in enumerate(blocks):
-            self._add_block(block, blocks[place + 1] if place + 1 < len(blocks) else None)
+        # not listed yet, and a block that was the last may have been finished: so the directory is
+        # listed again until no new block has appeared. If a writer makes blocks faster than they
+        # are surveyed, the newest are left to the next reader.
+        known: dict[int, BlockContents] = {}
+        is_complete = False
+        for looks_left in reversed(range(DIRECTORY_LOOKS_MAX)):
+            state = self._read_state(is_complete)
+            survey = survey_directory(self.folder, state)
+            opened = self._open_blocks(survey, known)
+            losses = self._find_losses(survey, opened)
+            is_suspect = _is_suspect(survey, opened, losses)
+            if is_suspect and not is_complete:
+                # The mark is enough to read a directory that is whole, and much shorter.
+                is_complete = True
+            elif looks_left and is_suspect and losses.damage and self._went_on(state):
+                # What seemed lost may have been removed.
+                continue
+            elif not looks_left or survey.blocks.keys() >= set(self.block_numbers()):
+                self._adopt(survey, opened, losses)
+                return
 
-    def _look_at(self, number: int, found: dict[int, Found], *, newest: bool) -> None:
-        try:
-            found[number] = self.find(number)
-        except FileNotFoundError:
-            found.pop(number, None)
-        except CorruptStore as error:
-            if not (newest and isinstance(error, Unfinished)):
-                self.report(Damage(number, 0, 0, error.reason, 1, 0))
+    def _went_on(self, state: OnDiskState) -> bool:
+        return read_mark(self.folder) != state.mark
 
-    def _add_block(self, found: Found, following: Found | None) -> None:
-        index = found.head
-        self.removed.update(index.tombstones)
-        for damage in index.damage:
+    def _read_state(self, is_complete: bool) -> OnDiskState:
+        # Read before the blocks, which then hold at least what it records.
+        mark = None if is_complete else read_mark(self.folder)
+        return read_state(self.folder) if mark is None else OnDiskState(mark=mark)
+
+    def _open_blocks(self, survey: Survey, known: dict[int, BlockContents]) -> list[BlockContents]:
+        numbers = survey.readable
+        opened = []
+        for number in numbers:
+            block = survey.blocks[number]
+            contents = known.get(number)
+            if contents is None or contents.is_walked or contents.header != block.header:
+                try:
+                    contents = self._open_block(survey, block, is_last=number == numbers[-1])
+                except FileNotFoundError:
+                    # Removed since it was listed: all that it held was.
+                    del survey.blocks[number]
+                    continue
+                known[number] = contents
+            opened.append(contents)
+        return opened
+
+    def _open_block(self, survey: Survey, block: ScannedBlock, *, is_last: bool) -> BlockContents:
+        header = block.header
+        assert header is not None, "only readable blocks are opened"
+        if block.number in survey.indexed:
+            head = read_index_head(self.folder, block.number)
+            if head is not None and index_fits(head, header, block.size):
+                return BlockContents(header, head)
+        data = self.read_block(block.number)
+        if data[:HEADER_BYTES] != block.image:
+            # Rewritten since it was surveyed.
+            with contextlib.suppress(CorruptStore):
+                header = decode_block_header(data[:HEADER_BYTES], block.path)
+        if not is_last:
+            return walk_sealed(header, data)
+        durable = durable_bytes(survey, header, len(data))
+        return walk_last(walk_block(header, data), durable=durable, last_seq=survey.state.last_seq)
+
+    def _find_losses(self, survey: Survey, opened: list[BlockContents]) -> Losses:
+        last_seq = max((each.head.last_seq for each in opened), default=0)
+        losses = find_losses(survey, opened, last_seq=last_seq)
+        end = (opened[-1].header.number, opened[-1].head.block_bytes) if opened else (0, 0)
+        lost = missing_log_end(survey.state, losses.damage, last_seq=last_seq, end=end)
+        if lost is not None:
+            losses.damage.append(lost)
+        return losses
+
+    def _adopt(self, survey: Survey, opened: list[BlockContents], losses: Losses) -> None:
+        self.removed = losses.removed
+        self.blocks = [_info_of(each) for each in opened]
+        self.last_seq = max([survey.state.last_seq, *(block.last_seq for block in self.blocks)])
+        for block in survey.blocks.values():
+            if block.header is not None and block.reason:
+                self.report(Damage(block.number, 0, HEADER_BYTES, block.reason, 1, 0))
+        for damage in losses.damage:
             self.report(damage)
-        if following is not None:
-            header = following.header
-            if ends_early(found.header, found.head, found.tail_bytes, header):
-                self.report(tail_damage(index, found.tail_bytes, header.base_seq - 1))
-        self.blocks.append(
-            BlockInfo(
-                index.number,
-                index.generation,
-                index.block_bytes,
-                index.base_seq,
-                index.last_seq,
-                index.count,
-                index.subject_count,
-                index.first_time_ns,
-                index.last_time_ns,
-                found.sealed,
-                found.header.cipher != 0,
-            )
-        )
 
     def _is_known(self, block: int, offset: int) -> bool:
         return any((each.block, each.offset) == (block, offset) for each in self.damage)
 
-    @property
-    def last_seq(self) -> int:
-        """The highest sequence that any block accounts for; 0 for an empty stream."""
-        return max((block.last_seq for block in self.blocks), default=0)
+    def surveyed_bytes(self, header: BlockHeader, data: bytes) -> bytes:
+        """Return what the survey found of a block: what follows was torn, or written since."""
+        for block in self.blocks:
+            if (block.number, block.generation) == (header.number, header.generation):
+                return data[: block.bytes]
+        return data
 
     # Messages
 
     def in_range(self, wanted: Selection) -> list[BlockInfo]:
-        """Give the blocks that can hold a message of the wanted sequences and times."""
+        """Return the blocks that can hold a message of the wanted sequences and times."""
         return [
             block
             for block in self.blocks
@@ -225,7 +260,7 @@ class StreamReader(BlockFolder):
         ]
 
     def candidates(self, wanted: Selection) -> Iterator[tuple[BlockInfo, int]]:
-        """Give the blocks that can hold a wanted message, and how many at most, by their indexes.
+        """Return the blocks that can hold a wanted message, and how many at most, by their indexes.
 
         Removed messages are counted as well, and so are those of other sequences and times.
         """
@@ -337,11 +372,14 @@ class StreamReader(BlockFolder):
 
     def _walked_batches(self, block: BlockInfo, wanted: Selection) -> Iterator[ColumnBatch]:
         try:
-            data = self.read_file(block_name(block.number))
+            data = self.read_block(block.number)
+            header = self.header(block.number, data[:HEADER_BYTES])
         except FileNotFoundError:
             self.gone.append(block)
             return
-        header = self.header(block.number, data[:HEADER_BYTES], self.index_file(block.number))
+        if header.generation == block.generation:
+            # What follows was torn, or written since.
+            data = data[: block.bytes]
         unseal = unsealer(header, self._stream, self._key, self.path(block.number))
         walker = BlockWalker(data, block=block.number, seed=header.seed, base_seq=header.base_seq)
         builder = ColumnBuilder(headers=wanted.headers, payloads=wanted.payloads)
@@ -362,14 +400,15 @@ class StreamReader(BlockFolder):
             if builder.count:
                 yield builder.take(block.number)
         for damage in walker.damage:
-            self.report(damage)
+            if not held_only_removed(damage, self.removed):
+                self.report(damage)
         if (
             walker.offset >= len(data)
             and walker.whole_bytes < block.bytes
             and header.generation == block.generation
             and not self._is_known(block.number, walker.whole_bytes)
         ):
-            size = max(block.bytes, len(data)) - walker.whole_bytes
+            size = block.bytes - walker.whole_bytes
             self.report(
                 Damage(
                     block.number,
@@ -381,121 +420,6 @@ class StreamReader(BlockFolder):
                 )
             )
 
-    # Verifying
-
-    def verify(self, first_block: int = 0, last_block: int = BLOCK_MAX) -> Iterator[BlockCheck]:
-        """Read every byte of every block and compare it with its index; one result a block.
-
-        The numbers bound the blocks that are read, so that several processes can share the work;
-        a reader needs no stock of the directory for that.
-        """
-        numbers = self.block_numbers()
-        wanted = [number for number in numbers if first_block <= number <= last_block]
-        before = [number for number in numbers if number < first_block]
-        previous = self.index_file(before[-1]) if before else None
-        for place, number in enumerate(wanted, len(before)):
-            check = BlockCheck(number)
-            later = numbers[place + 1 :]
-            try:
-                previous = self._verify_block(check, previous, later)
-            except FileNotFoundError:
-                continue
-            except CorruptStore as error:
-                previous = None
-                if not later and isinstance(error, Unfinished):
-                    check.notes.append(UNFINISHED)
-                else:
-                    check.damage.append(Damage(number, error.offset, 0, error.reason, 1, 0))
-            for damage in check.damage:
-                self.report(damage)
-            yield check
-
-    def _verify_block(
-        self, check: BlockCheck, previous: BlockIndex | None, later: list[int]
-    ) -> BlockIndex:
-        sound = self._verify_sealed(check, previous)
-        if sound is not None:
-            return sound
-        walked = self.walk(check.number)
-        found, walker = walked.found, walked.walker
-        check.bytes = len(walked.data)
-        check.messages = walked.index.count
-        check.damage += walker.damage
-        check.tail_bytes = found.tail_bytes
-        unsealer(found.header, self._stream, self._key, self.path(check.number))
-        if previous is not None and not follows(found.header, previous):
-            check.notes.append(f"does not follow on the end of block {previous.number}")
-        index = self._compare_index(check, walked, last=not later)
-        following = None if index is not None else self._next_header(later)
-        if index is not None:
-            end = max(check.bytes, index.block_bytes)
-            if end > walker.whole_bytes:
-                lost = end - walker.whole_bytes
-                check.damage.append(tail_damage(walked.index, lost, index.last_seq))
-        elif following is not None and ends_early(
-            found.header, found.head, found.tail_bytes, following
-        ):
-            last_seq = following.base_seq - 1
-            check.damage.append(tail_damage(walked.index, found.tail_bytes, last_seq))
-        return walked.index
-
-    def _next_header(self, later: list[int]) -> BlockHeader | None:
-        for number in later:
-            with contextlib.suppress(FileNotFoundError, CorruptStore):
-                return decode_block_header(self.header_bytes(number), self.path(number))
-        return None
-
-    def _verify_sealed(self, check: BlockCheck, previous: BlockIndex | None) -> BlockIndex | None:
-        """Verify a sealed block against its index in one walk; None where that is not enough."""
-        index = self.index_file(check.number)
-        if index is None:
-            return None
-        data = self.read_file(block_name(check.number))
-        try:
-            header = decode_block_header(data[:HEADER_BYTES], self.path(check.number))
-        except CorruptStore:
-            return None
-        if index.header != data[:HEADER_BYTES] or (
-            previous is not None and not follows(header, previous)
-        ):
-            return None
-        walker = BlockWalker(data, block=check.number, seed=header.seed, base_seq=header.base_seq)
-        if not walker.agrees_with(index):
-            return None
-        unsealer(header, self._stream, self._key, self.path(check.number))
-        check.bytes = len(data)
-        check.messages = index.count
-        return index
-
-    def _compare_index(self, check: BlockCheck, walked: Walked, *, last: bool) -> BlockIndex | None:
-        """Note what is wrong with a block's index; give it where it fits the block."""
-        name = index_name(check.number)
-        try:
-            image = self.read_file(name)
-            index = BlockIndex.load(image, name)
-        except FileNotFoundError:
-            if not last:
-                check.notes.append(INDEX_MISSING)
-            return None
-        except CorruptStore as error:
-            check.notes.append(f"index damaged: {error}")
-            return None
-        if index.header != encode_block_header(walked.found.header):
-            check.notes.append(INDEX_OLD)
-            return None
-        walked.index.freeze()
-        whole = not check.damage and not check.tail_bytes
-        if whole and walked.index.encode() != image and self._disagree(index, walked.index):
-            check.notes.append("index and block disagree")
-        return index
-
-    def _disagree(self, index: BlockIndex, walked: BlockIndex) -> bool:
-        # An erased message keeps its entry as it was when the index was written.
-        if index.count != walked.count or index.tombstones != walked.tombstones:
-            return True
-        pairs = ((index.entry(place), walked.entry(place)) for place in range(index.count))
-        return any(one != other and not other[5] & DELETED for one, other in pairs)
-
 
 def _is_of(index: BlockIndex, block: BlockInfo) -> bool:
     # Whether an index is of a block as it was found: it may have changed since.
@@ -503,4 +427,31 @@ def _is_of(index: BlockIndex, block: BlockInfo) -> bool:
         block.generation,
         block.base_seq,
         block.bytes,
+    )
+
+
+def _is_suspect(survey: Survey, opened: list[BlockContents], losses: Losses) -> bool:
+    # Damage that an index records was judged when the index was made.
+    judged = [damage for each in opened if not each.is_walked for damage in each.head.damage]
+    return (
+        bool(survey.never_acknowledged)
+        or any(each.torn for each in opened)
+        or any(damage not in judged for damage in losses.damage)
+    )
+
+
+def _info_of(contents: BlockContents) -> BlockInfo:
+    header, head = contents.header, contents.head
+    return BlockInfo(
+        head.number,
+        head.generation,
+        head.block_bytes,
+        head.base_seq,
+        head.last_seq,
+        head.count,
+        head.subject_count,
+        head.first_time_ns,
+        head.last_time_ns,
+        not contents.is_walked or header.generation > 0,
+        header.cipher != 0,
     )

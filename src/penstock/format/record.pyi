@@ -46,7 +46,7 @@ def check_message(subject_size: int, headers_size: int, payload_size: int) -> No
     ...
 
 def measure(data: Buffer, offset: int = 0) -> int:
-    """Give the length of the record at `offset` without decoding it."""
+    """Return the length of the record at `offset` without decoding it."""
     ...
 
 def decode(data: Buffer, offset: int = 0, *, seed: int = 0) -> DecodedRecord:

@@ -209,7 +209,7 @@ def check_message(size_t subject_size, size_t headers_size, size_t payload_size)
 
 
 def measure(const uint8_t[::1] data not None, Py_ssize_t offset=0):
-    """Give the length of the record at `offset` without decoding it.
+    """Return the length of the record at `offset` without decoding it.
 
     Raises FormatError where no record can start or the buffer ends before the record does.
     """

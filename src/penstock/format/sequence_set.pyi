@@ -48,7 +48,7 @@ class SequenceSet(RangeLeaves):
         ...
 
     def copy(self) -> SequenceSet:
-        """Give a set of its own with the same sequences."""
+        """Return a copy of the set."""
         ...
 
     def ranges(self) -> Iterator[tuple[int, int]]:
@@ -56,7 +56,7 @@ class SequenceSet(RangeLeaves):
         ...
 
     def parts(self, ranges_max: int) -> list[SequenceSet]:
-        """Give sets of at most `ranges_max` ranges each that make up this one."""
+        """Return sets of at most `ranges_max` ranges each that together are this one."""
         ...
 
     def ranges_between(self, first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -68,11 +68,11 @@ class SequenceSet(RangeLeaves):
         ...
 
     def memory_bytes(self) -> int:
-        """Tell how many bytes the set occupies."""
+        """Return how many bytes the set occupies."""
         ...
 
     def encode(self) -> bytes:
-        """Give the set's one encoding."""
+        """Return the bytes of the set; equal sets have equal bytes."""
         ...
 
     @staticmethod

@@ -111,7 +111,7 @@ cdef class SequenceSet(RangeLeaves):
         self.release()
 
     def copy(self):
-        """Give a set of its own with the same sequences."""
+        """Return a copy of the set."""
         cdef SequenceSet twin = SequenceSet()
         cdef Cursor at = Cursor(0, 0)
         cdef Range* held
@@ -126,7 +126,7 @@ cdef class SequenceSet(RangeLeaves):
         return self.ranges_between(0, UINT64_MAX)
 
     def parts(self, size_t ranges_max):
-        """Give sets of at most `ranges_max` ranges each that make up this one."""
+        """Return sets of at most `ranges_max` ranges each that together are this one."""
         parts = []
         for place, (first, last) in enumerate(self.ranges()):
             if place % ranges_max == 0:
@@ -176,7 +176,7 @@ cdef class SequenceSet(RangeLeaves):
         return count
 
     def memory_bytes(self):
-        """Tell how many bytes the set occupies."""
+        """Return how many bytes the set occupies."""
         cdef size_t held = sizeof(Leaf) * self.leaf_room
         cdef size_t place
         for place in range(self.leaf_count):
@@ -184,7 +184,7 @@ cdef class SequenceSet(RangeLeaves):
         return held + object.__sizeof__(self)
 
     def encode(self):
-        """Give the set's one encoding."""
+        """Return the bytes of the set; equal sets have equal bytes."""
         cdef size_t size = 1 + uvarint_size(self.range_count)
         cdef uint64_t base = 0
         cdef Cursor at = Cursor(0, 0)

@@ -19,28 +19,28 @@ class SubjectTable:
         ...
 
     def matching(self, subject_filter: SubjectFilter) -> bytes:
-        """Give the items with live messages that a filter matches, as packed uint32."""
+        """Return the items with live messages that a filter matches, as packed uint32."""
         ...
     def count(self, subject: bytes) -> int:
-        """Give the number of live messages of one subject."""
+        """Return the number of live messages of one subject."""
         ...
     def name(self, item: int) -> bytes:
-        """Give an item's subject."""
+        """Return an item's subject."""
         ...
     def totals(self, subject_filter: SubjectFilter) -> dict[bytes, int]:
-        """Give {subject: live messages} for a filter."""
+        """Return {subject: live messages} for a filter."""
         ...
     def total(self, subject_filter: SubjectFilter) -> int:
-        """Give the number of live messages that a filter matches."""
+        """Return the number of live messages that a filter matches."""
         ...
     def memory_bytes(self) -> int:
-        """Tell what the table holds of memory."""
+        """Return how many bytes of memory the table holds."""
         ...
     def clear(self) -> None:
         """Forget every subject."""
         ...
     def drop_ghosts(self) -> None:
-        """Give back the room of subjects without messages, when they are the larger part."""
+        """Free the memory of subjects without messages, when they are the larger part."""
         ...
     def encode(self) -> bytes:
         """Encode the subjects that have messages: a checkpoint's section."""

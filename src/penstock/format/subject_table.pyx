@@ -5,7 +5,7 @@ object per subject. Filters are answered from an order by name that is brought u
 asked for: a literal prefix costs a binary search, subjects that are newer than the order are looked
 at one by one, and their share is bounded.
 
-What always holds: `count` is exact; `last_seq` is exact or 0; `first_block` is never too late and
+Invariant: `count` is exact; `last_seq` is exact or 0; `first_block` is never too late and
 `last_block` never too early, so looking between them finds everything.
 
 One thread at a time.
@@ -222,7 +222,7 @@ cdef class SubjectTable:
         return low
 
     cpdef bytes matching(self, object subject_filter):
-        """Give the items with live messages that a filter matches, as packed uint32."""
+        """Return the items with live messages that a filter matches, as packed uint32."""
         cdef SubjectFilter wanted = subject_filter
         cdef bytes prefix
         if wanted.literals is not None:
@@ -271,13 +271,13 @@ cdef class SubjectTable:
         return result[:<size_t>kept * 4]
 
     def count(self, bytes subject not None):
-        """Give the number of live messages of one subject."""
+        """Return the number of live messages of one subject."""
         cdef const uint8_t* name = subject
         cdef int64_t item = self.find(name, len(subject))
         return 0 if item < 0 else self.items[item].count
 
     def name(self, uint32_t item):
-        """Give an item's subject."""
+        """Return an item's subject."""
         cdef Subject* subject
         if item >= self.used:
             raise IndexError(item)
@@ -285,7 +285,7 @@ cdef class SubjectTable:
         return self.text[subject.text_at:subject.text_at + subject.text_size]
 
     def totals(self, subject_filter):
-        """Give {subject: live messages} for a filter."""
+        """Return {subject: live messages} for a filter."""
         cdef bytes found = self.matching(subject_filter)
         cdef const uint32_t* items = <const uint32_t*>PyBytes_AS_STRING(found)
         cdef Py_ssize_t place
@@ -295,7 +295,7 @@ cdef class SubjectTable:
         }
 
     def total(self, subject_filter):
-        """Give the number of live messages that a filter matches."""
+        """Return the number of live messages that a filter matches."""
         cdef bytes found = self.matching(subject_filter)
         cdef const uint32_t* items = <const uint32_t*>PyBytes_AS_STRING(found)
         cdef uint64_t total = 0
@@ -305,7 +305,7 @@ cdef class SubjectTable:
         return total
 
     def memory_bytes(self):
-        """Tell what the table holds of memory."""
+        """Return how many bytes of memory the table holds."""
         return (
             self.room * sizeof(Subject) + (self.mask + 1) * 4 + self.text_room + self.ordered * 4
         )
@@ -317,9 +317,9 @@ cdef class SubjectTable:
         memset(self.slots, 0, (<size_t>self.mask + 1) * 4)
 
     def drop_ghosts(self):
-        """Give back the room of subjects without messages, when they are the larger part.
+        """Free the memory of subjects without messages, when they are the larger part.
 
-        Items are numbered anew: nobody may hold one across this call.
+        Items are numbered anew: no caller may keep one across this call.
         """
         if self.used < 1024 or self.live * 2 > self.used:
             return

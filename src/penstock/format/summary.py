@@ -1,9 +1,9 @@
 """A stream's directory in numbers, by its block indexes, without a server and without a lock.
 
-The same numbers as the store's own state gives, but for what only an open store does: messages
-whose time is up are still counted. Where a store is being written to, it is a moment's view.
+The numbers are those of the store's own state, except that expired messages are still counted: only
+an open store removes them. Beside a server that writes, they are a snapshot.
 
-Read-only; one thread at a time, as the reader it is given.
+Read-only; one thread at a time, as the reader. Called by the command line and by Spark's jobs.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from penstock.errors import CorruptStore, FormatError
 from penstock.format.block import BlockHeader, decode_block_header
-from penstock.format.block_index import BlockIndex
 from penstock.format.envelope import Cipher, Compression, read_algorithms
+from penstock.format.index.block_index import BlockIndex
+from penstock.format.index.pick import add_live
 from penstock.format.layout import block_name
-from penstock.format.live_totals import add_live
 from penstock.format.reader import SEQ_MAX, StreamReader
 from penstock.format.record import ENVELOPED, decode
 from penstock.format.subject_table import SubjectTable
@@ -55,7 +55,7 @@ class StreamSummary:
 
 
 def top_subjects(summary: StreamSummary, count: int) -> list[tuple[bytes, int]]:
-    """Give the subjects with the most messages, most first."""
+    """Return the subjects with the most messages, most first."""
     totals = summary.table.totals(SubjectFilter([]))
     return sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:count]
 
@@ -93,11 +93,11 @@ def summarize(reader: StreamReader) -> StreamSummary:
 
 
 def find_sealing(reader: StreamReader) -> tuple[Compression, Cipher]:
-    """Tell how the newest records are compressed and encrypted, for whoever goes on with them."""
+    """Return how the newest records are compressed and encrypted, for a writer that goes on."""
     for block in reversed(reader.blocks):
         try:
             index = reader.load_index(block.number)
-            data = reader.read_file(block_name(block.number))
+            data = reader.read_block(block.number)
         except (FileNotFoundError, CorruptStore):
             continue
         if index.count:

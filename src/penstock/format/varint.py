@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from penstock.errors import FormatError
 
-UVARINT_BYTES_MAX = 10
+UVARINT_BYTES_MAX = 10  # of the format: 64 bits, seven in a byte
 U64_MAX = 2**64 - 1
 
 
@@ -23,7 +23,7 @@ def put_uvarint(out: bytearray, value: int) -> None:
 
 
 def read_uvarint(buffer: bytes | memoryview, offset: int) -> tuple[int, int]:
-    """Give the number at `offset` and the offset after it; raises FormatError."""
+    """Return the number at `offset` and the offset after it; raises FormatError."""
     value = 0
     shift = 0
     for at in range(offset, min(offset + UVARINT_BYTES_MAX, len(buffer))):
@@ -38,7 +38,7 @@ def read_uvarint(buffer: bytes | memoryview, offset: int) -> tuple[int, int]:
 
 
 def read_uvarints(buffer: bytes | memoryview, offset: int) -> list[int]:
-    """Give all the numbers from `offset` to the end; raises FormatError."""
+    """Return all the numbers from `offset` to the end; raises FormatError."""
     values: list[int] = []
     while offset < len(buffer):
         byte = buffer[offset]

@@ -1,4 +1,8 @@
-"""The page of connections: which ones, in which order, which part of them. Pure."""
+"""The pages of connections and of subscriptions: /connz and /subsz.
+
+Which ones are shown, in which order, and which part of them. Pure. Called by `monitor.pages` and by
+the services of the system account.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,14 @@ from typing import Any
 
 import msgspec
 
-from penstock.config.durations import format_duration
 from penstock.errors import UsageError
-from penstock.monitor.facts import ConnectionFacts, Source, SubscriptionFacts
-from penstock.monitor.queries import Query
-from penstock.monitor.rendering import age, timestamp, without_empty
-from penstock.subjects import patterns_overlap
+from penstock.monitor.facts import ConnectionFacts, Source, SublistFacts, SubscriptionFacts
+from penstock.monitor.query import Query, age, number, timestamp, without_empty
+from penstock.subjects import is_literal, is_valid_subject, matches, patterns_overlap
+from penstock.text.times import format_duration
 
 PAGE_SIZE = 1024
-"""Connections on a page where the request does not say."""
+"""Connections or subscriptions on a page where the request does not say: Go's value."""
 
 GLOBAL_ACCOUNT = "$G"
 OPEN, CLOSED, ANY = 0, 1, 2
@@ -36,7 +39,7 @@ _SORTS: dict[str, tuple[Callable[[ConnectionFacts], Any], bool]] = {
     "reason": (lambda each: each.reason, False),
     "rtt": (lambda each: each.rtt_ns, True),
 }
-"""By what, and whether the largest comes first."""
+"""{sort: (what connections are ordered by, True if the largest comes first)}."""
 
 
 class ConnzOptions(msgspec.Struct, frozen=True):
@@ -57,7 +60,7 @@ class ConnzOptions(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_query(cls, query: Query) -> ConnzOptions:
-        """Read a query string; raises UsageError."""
+        """Read a query string; raise UsageError if a value cannot be read."""
         auth = query.boolean("auth")
         subscriptions, detail = query.subscriptions()
         return cls(
@@ -76,7 +79,7 @@ class ConnzOptions(msgspec.Struct, frozen=True):
 
 
 def connz(source: Source, options: ConnzOptions) -> dict[str, Any]:
-    """Give the page; raises UsageError for what cannot be asked."""
+    """Return the page; raise UsageError for options that do not fit together."""
     _check(options)
     offset = max(options.offset, 0)
     limit = 1 if options.cid > 0 else options.limit if options.limit > 0 else PAGE_SIZE
@@ -91,7 +94,7 @@ def connz(source: Source, options: ConnzOptions) -> dict[str, Any]:
         "connections": [],
     }
     if options.acc and all(account.name != options.acc for account in source.accounts()):
-        # An account that is not there gives a page that nobody has signed.
+        # For an account that does not exist the reference server leaves its own id out.
         return page | {"server_id": "", "connections": None}
     candidates = _candidates(source, options)
     found = _selected(candidates, options)
@@ -114,7 +117,7 @@ def _check(options: ConnzOptions) -> None:
 
 
 def _candidates(source: Source, options: ConnzOptions) -> list[ConnectionFacts]:
-    """Give the connections in the asked state and account; they are what is counted as total."""
+    """Return the connections of the requested state and account: the page's total."""
     found: list[ConnectionFacts] = []
     if options.state in (OPEN, ANY):
         found += source.open_connections()
@@ -175,7 +178,7 @@ def _connection(each: ConnectionFacts, now_ns: int, options: ConnzOptions) -> di
     if options.auth:
         fields |= {"authorized_user": each.user, "account": own_account}
     if options.subscriptions_detail:
-        # Of a closed connection the account is told with each.
+        # Of a closed connection each subscription has its account.
         detail = subscription_in_account if each.stop_ns else subscription
         fields["subscriptions_list_detail"] = [detail(one) for one in each.subscriptions()]
     elif options.subscriptions:
@@ -194,13 +197,13 @@ def _connection(each: ConnectionFacts, now_ns: int, options: ConnzOptions) -> di
 
 
 def subscription_in_account(each: SubscriptionFacts) -> dict[str, Any]:
-    """Give a subscription in detail, with its account."""
+    """Return a subscription in detail, with its account."""
     tag = each.account_tag or each.account
     return {"account": each.account, "account_tag": tag, **subscription(each)}
 
 
 def subscription(each: SubscriptionFacts) -> dict[str, Any]:
-    """Give a subscription in detail."""
+    """Return a subscription in detail."""
     return without_empty(
         {
             "subject": each.subject,
@@ -213,3 +216,76 @@ def subscription(each: SubscriptionFacts) -> dict[str, Any]:
         "qgroup",
         "max",
     )
+
+
+# /subsz
+
+
+class SubszOptions(msgspec.Struct, frozen=True):
+    """What a request for subscriptions may ask; the names are those of the wire."""
+
+    offset: int = 0
+    limit: int = 0
+    subscriptions: bool = False
+    account: str = ""
+    test: str = ""
+
+    @classmethod
+    def from_query(cls, query: Query) -> SubszOptions:
+        """Read a query string; raise UsageError if a value cannot be read."""
+        return cls(
+            subscriptions=query.boolean("subs"),
+            offset=query.integer("offset"),
+            limit=query.integer("limit"),
+            account=query.text("acc"),
+            test=query.text("test"),
+        )
+
+
+def subsz(source: Source, options: SubszOptions) -> dict[str, Any]:
+    """Return the page; raise UsageError for options that do not fit together."""
+    test = options.test.encode("utf-8", "replace")
+    if test and not (is_valid_subject(test) and is_literal(test)):
+        raise UsageError(f"invalid test subject, must be valid publish subject: {options.test}")
+    offset = max(options.offset, 0)
+    limit = options.limit if options.limit > 0 else PAGE_SIZE
+    chosen = [
+        each for each in source.accounts() if not options.account or each.name == options.account
+    ]
+    totals = sum((each.sublist() for each in chosen), SublistFacts())
+    page: dict[str, Any] = {
+        "server_id": source.server().id,
+        "now": timestamp(source.now_ns()),
+        **statistics(totals),
+        "total": 0,
+        "offset": offset,
+        "limit": limit,
+    }
+    if not options.subscriptions:
+        return page
+    found = [
+        each
+        for account in chosen
+        for each in source.subscriptions(account.name)
+        if not test or matches(each.subject.encode("utf-8", "replace"), test)
+    ]
+    page["total"] = len(found)
+    part = found[offset : offset + limit]
+    if part:
+        page["subscriptions_list"] = [subscription_in_account(each) for each in part]
+    return page
+
+
+def statistics(facts: SublistFacts) -> dict[str, Any]:
+    """Return the statistics of a sublist, or of several that were added up."""
+    return {
+        "num_subscriptions": facts.count,
+        "num_cache": facts.cached,
+        "num_inserts": facts.inserts,
+        "num_removes": facts.removes,
+        "num_matches": facts.matches,
+        # Hits are not counted: that would cost every publish.
+        "cache_hit_rate": 0,
+        "max_fanout": facts.fanout_max,
+        "avg_fanout": number(facts.fanout_total / facts.cached if facts.cached else 0),
+    }

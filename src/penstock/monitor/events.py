@@ -1,4 +1,4 @@
-"""What the server tells in its system account, as plain data: advisories, statistics, answers.
+"""What the server publishes in its system account, as plain data: advisories, statistics, answers.
 
 Every message but a few carries a block about the server that sent it, with a running number and the
 time. No secret of a client is in any of them. Pure, but for the numbers that `Envelope` counts.
@@ -10,10 +10,10 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-from penstock.monitor.accounts import account_stat
+from penstock.monitor.accountz import account_stat
 from penstock.monitor.facts import AccountFacts, ConnectionFacts, Counts, Source
 from penstock.monitor.jsz import varz_part
-from penstock.monitor.rendering import number, timestamp, without_empty
+from penstock.monitor.query import number, timestamp, without_empty
 from penstock.monitor.varz import by_kind
 
 JETSTREAM_FLAGS = 0b111
@@ -32,7 +32,7 @@ class Envelope:
         self._sequence = 0
 
     def server(self) -> dict[str, Any]:
-        """Give the block about the server, with the next number."""
+        """Return the block about the server, with the next number."""
         self._sequence += 1
         server = self._source.server()
         return without_empty(
@@ -62,18 +62,18 @@ class Envelope:
         return wrapped if data is None else wrapped | {"data": data}
 
     def refusal(self, code: int, description: str, *, asked: bool) -> dict[str, Any]:
-        """Wrap a refusal; `asked` says that the request could be read."""
+        """Wrap a refusal; `asked` is True if the request could be read."""
         data: dict[str, Any] = {"data": None} if asked else {}
         error = {"code": code, "description": description}
         return {"server": self.server(), **data, "error": error}
 
     def server_id(self) -> dict[str, Any]:
-        """Give who the server is, in short."""
+        """Return the server's name, host and id."""
         server = self._source.server()
         return {"name": server.name, "host": server.host, "id": server.id}
 
     def connected(self, client: ConnectionFacts) -> dict[str, Any]:
-        """Tell of a client that came."""
+        """Return the advisory of a client that connected."""
         return {
             **self._typed("client_connect"),
             "server": self.server(),
@@ -81,7 +81,7 @@ class Envelope:
         }
 
     def disconnected(self, client: ConnectionFacts, reason: str) -> dict[str, Any]:
-        """Tell of a client that went, or was not let in."""
+        """Return the advisory of a client that left, or was refused."""
         return {
             **self._typed("client_disconnect"),
             "server": self.server(),
@@ -92,7 +92,7 @@ class Envelope:
         }
 
     def account_connections(self, account: AccountFacts) -> dict[str, Any]:
-        """Tell how many clients an account has, and what they did."""
+        """Return the advisory of an account's clients: how many there are, and what they did."""
         return {
             **self._typed("account_connections"),
             "server": self.server(),
@@ -100,7 +100,7 @@ class Envelope:
         }
 
     def statsz(self) -> dict[str, Any]:
-        """Tell what the server has counted."""
+        """Return the server's statistics."""
         counters = self._source.counters()
         sent, received = _counts(counters.sent), _counts(counters.received)
         slow, stale = counters.slow_receivers, counters.stale_connections
@@ -139,7 +139,7 @@ class Envelope:
         }
 
     def _typed(self, kind: str) -> dict[str, Any]:
-        # Like the reference server's ids: 22 letters and digits that nobody else has.
+        # Like the reference server's ids: 22 random letters and digits.
         unique = base64.b32encode(self._random_bytes(14)).decode()[:22]
         return {
             "type": _ADVISORY + kind,
@@ -150,7 +150,7 @@ class Envelope:
 
 def _jetstream(source: Source) -> dict[str, Any]:
     part = varz_part(source.jetstream())
-    # Where the files are is told on the server's own page alone.
+    # Only the server's own page shows where the files are.
     part.get("config", {}).pop("store_dir", None)
     return part
 

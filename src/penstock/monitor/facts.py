@@ -1,9 +1,11 @@
-"""What monitoring is told about a running server, as plain data.
+"""What monitoring knows about a running server and its JetStream, as plain data.
 
-`Source` is the one door: the composition root implements it over the live objects. No fact holds a
-secret: a user's name is one, its password, token or nonce is not.
+Pages read a `Source`, which the server implements over its live objects. Invariant: no fact holds a
+secret; a user's name is no secret, a password, token or nonce is. Documents (states, consumers and
+configurations) are as the API answers them. What costs something to find out is a function, called
+only where a page shows it.
 
-One thread: the event loop's; facts are made when asked for and are not kept.
+One thread: the event loop's; facts are made for each request and are not kept.
 """
 
 from __future__ import annotations
@@ -13,7 +15,89 @@ from typing import Any, Protocol
 
 import msgspec
 
-from penstock.monitor.jetstream_facts import JetStreamFacts
+from penstock.protocol.pipeline_reports import FlowReport
+
+Document = dict[str, Any]
+
+
+class HistogramFacts(msgspec.Struct, frozen=True):
+    """How often which values came; `counts` has one more than `bounds`, for what is above all."""
+
+    bounds: tuple[float, ...] = ()
+    counts: tuple[int, ...] = ()
+    total: float = 0.0
+
+
+class StreamFacts(msgspec.Struct, frozen=True):
+    """One stream that is served. `failure` is why it takes no more messages, "" where it does."""
+
+    name: str
+    created: str
+    messages: int
+    bytes: int
+    consumer_count: int
+    volatile_messages: int
+    """Stored, and not durable yet."""
+    damage_count: int
+    lost_messages: int
+    failure: str
+    state: Callable[[], Document]
+    config: Callable[[], Document]
+    mirror: Callable[[], Document | None]
+    sources: Callable[[], list[Document]]
+    consumers: Callable[[], Sequence[Document]]
+
+
+class JetStreamAccountFacts(msgspec.Struct, frozen=True):
+    """One account that has JetStream; `offline` are streams that cannot be served, with reasons."""
+
+    name: str
+    memory_bytes: int
+    storage_bytes: int
+    memory_bytes_max: int
+    """-1: no bound of its own."""
+    storage_bytes_max: int
+    api_total: int
+    api_errors: int
+    streams: Sequence[StreamFacts]
+    offline: Mapping[str, str]
+    tag: str = ""
+    """What people call it, where its name is a key."""
+
+
+class FlowFacts(msgspec.Struct, frozen=True):
+    """A flow of a pipeline, and its last report."""
+
+    account: str
+    pipeline: str
+    flow: str
+    age_ns: int
+    """Time since that report came."""
+    report: FlowReport
+
+
+class JetStreamFacts(msgspec.Struct, frozen=True):
+    """JetStream of one server."""
+
+    memory_bytes_max: int
+    storage_bytes_max: int
+    store_dir: str
+    sync_interval_ns: int
+    sync_always: bool
+    domain: str
+    unique_tag: str
+    strict: bool
+    limits: Document
+    api_level: int
+    memory_bytes_reserved: int
+    storage_bytes_reserved: int
+    leader: str
+    accounts: Sequence[JetStreamAccountFacts]
+    commit_messages: HistogramFacts
+    commit_seconds: HistogramFacts
+    flows: Sequence[FlowFacts]
+    """Of pipelines that reported lately."""
+    reports_ignored: int
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -244,33 +328,33 @@ class Source(Protocol):
     """The running server, as far as monitoring looks at it."""
 
     def now_ns(self) -> int:
-        """Tell the time, in Unix nanoseconds."""
+        """Return the time, in Unix nanoseconds."""
         ...
 
     def server(self) -> ServerFacts:
-        """Give who the server is."""
+        """Return who the server is and how it is configured."""
         ...
 
     def counters(self) -> Counters:
-        """Give what was counted."""
+        """Return what the server has counted."""
         ...
 
     def open_connections(self) -> Iterable[ConnectionFacts]:
-        """Give the connections that are open."""
+        """Return the connections that are open."""
         ...
 
     def closed_connections(self) -> Iterable[ConnectionFacts]:
-        """Give the connections that closed last, the oldest first."""
+        """Return the connections that closed last, the oldest first."""
         ...
 
     def accounts(self) -> Sequence[AccountFacts]:
-        """Give the accounts."""
+        """Return the accounts."""
         ...
 
     def subscriptions(self, account: str) -> Iterable[SubscriptionFacts]:
-        """Give the subscriptions of an account."""
+        """Return the subscriptions of an account."""
         ...
 
     def jetstream(self) -> JetStreamFacts | None:
-        """Give JetStream; None where it is off."""
+        """Return what is known of JetStream; None where it is off."""
         ...

@@ -1,10 +1,11 @@
-"""A small HTTP/1.1 server for the monitoring pages: any method gives the page, HEAD its head alone.
+"""A small HTTP/1.1 server for the monitoring pages: any method gets the page, HEAD its head alone.
 
-What always holds: a request's head is bounded in bytes and in time, so is the time that an answer
-takes to be read, and so is the number of connections; the oldest are not disturbed, a new one too
-many is closed at once. A page that fails is answered with 500 and one line in the log.
+Invariants: a request's head is bounded in bytes and in time, so is the time that a client takes to
+read an answer, and so is the number of connections: one too many is closed at once, the others are
+not disturbed. A page that fails is answered with 500 and one line in the log.
 
-One thread: the event loop's.
+Why no library serves them is said in `penstock.monitor`. One thread: the event loop's; the server
+starts it where a monitoring port is configured.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import re
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from penstock.limits import (
     MONITOR_CONNECTIONS_MAX,
@@ -35,15 +37,14 @@ _METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 
 
 class Responder(Protocol):
-    """Who has the pages."""
+    """What answers requests: the pages."""
 
     def answer(self, path: str, query: str) -> Page:
-        """Give the page of a path."""
+        """Return the page of a path."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(msgspec.Struct, frozen=True):
     method: str
     target: str
     keep_alive: bool
@@ -71,7 +72,7 @@ class HttpServer:
         self.port = 0
 
     async def start(self, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
-        """Serve who comes to a socket that listens, and close it in the end."""
+        """Serve the clients of a listening socket, and close it in the end."""
         self._server = await asyncio.start_server(
             self._accepted, sock=listening, ssl=tls, limit=MONITOR_REQUEST_BYTES_MAX
         )
@@ -142,7 +143,7 @@ class HttpServer:
 
 
 def _taken_apart(target: str) -> tuple[str, str]:
-    """Give path and query of what is asked for, which may be a whole address."""
+    """Return path and query of a request's target, which may be a whole address."""
     if not target.startswith("/"):
         try:
             parts = urlsplit(target)
@@ -171,7 +172,7 @@ def _parsed(head: bytes) -> _Request:
         raise bad
     wish = headers.get("connection", "").lower()
     keep_alive = wish != "close" if words[2] == "HTTP/1.1" else wish == "keep-alive"
-    # A body has no meaning here and is not read: what follows it could not be told from it.
+    # A body has no meaning here and is not read, so what follows it cannot be read either.
     if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
         keep_alive = False
     return _Request(words[0], words[1], keep_alive)

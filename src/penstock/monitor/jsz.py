@@ -11,10 +11,8 @@ from typing import Any
 import msgspec
 
 from penstock.errors import UsageError
-from penstock.monitor.facts import Source
-from penstock.monitor.jetstream_facts import JetStreamAccountFacts, JetStreamFacts, StreamFacts
-from penstock.monitor.queries import UINT64_MAX, Query
-from penstock.monitor.rendering import timestamp, without_empty
+from penstock.monitor.facts import JetStreamAccountFacts, JetStreamFacts, Source, StreamFacts
+from penstock.monitor.query import UINT64_MAX, Query, timestamp, without_empty
 
 LIMIT_DEFAULT = 1024
 
@@ -33,7 +31,7 @@ class JszOptions(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_query(cls, query: Query) -> JszOptions:
-        """Read a query string; raises UsageError."""
+        """Read a query string; raise UsageError if a value cannot be read."""
         options = cls(
             account=query.text("acc"),
             accounts=query.boolean("accounts"),
@@ -51,12 +49,12 @@ class JszOptions(msgspec.Struct, frozen=True):
 
     @property
     def shows_streams(self) -> bool:
-        """Whether streams are shown, which consumers are part of."""
+        """True if streams are shown, which consumers are part of."""
         return self.streams or self.consumers
 
 
 def jsz(source: Source, options: JszOptions) -> dict[str, Any]:
-    """Give the page."""
+    """Return the page."""
     facts = source.jetstream()
     page: dict[str, Any] = {
         **_statistics(facts),
@@ -75,7 +73,7 @@ def jsz(source: Source, options: JszOptions) -> dict[str, Any]:
 
 
 def account_jsz(source: Source, options: JszOptions) -> dict[str, Any]:
-    """Give the part of the page about one account; raises UsageError where it has no JetStream."""
+    """Return the page's part about one account; raise UsageError if it has no JetStream."""
     facts, name = source.jetstream(), options.account
     if facts is None:
         raise UsageError("jetstream not enabled")
@@ -92,7 +90,7 @@ def account_jsz(source: Source, options: JszOptions) -> dict[str, Any]:
 
 
 def varz_part(facts: JetStreamFacts | None) -> dict[str, Any]:
-    """Give what the page of the server has to say of JetStream."""
+    """Return what /varz shows of JetStream."""
     if facts is None:
         return {}
     return {"config": _config(facts), "stats": _statistics(facts), "limits": facts.limits}

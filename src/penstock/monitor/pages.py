@@ -1,33 +1,66 @@
-"""Every page by its path: what monitoring over HTTP answers, without HTTP.
+"""Every monitoring page by its path, without HTTP.
 
-What always holds: a request that cannot be read gets the reference server's words and status, and
-no request raises. Requests are counted by page, for varz.
+Invariant: a request that cannot be read gets the reference server's words and status, and no
+request raises. Requests are counted by page, for /varz.
 
 One thread: the event loop's.
+
+Routes, gateways and leaf nodes do not exist here: their pages answer as the reference server does
+where these are switched off.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
+import msgspec
+
 from penstock.errors import UsageError
-from penstock.monitor.absent import gatewayz, leafz, routez
-from penstock.monitor.accounts import accountz, accstatz
-from penstock.monitor.connz import ConnzOptions, connz
+from penstock.monitor.accountz import accountz, accstatz
+from penstock.monitor.connz import ConnzOptions, SubszOptions, connz, subsz
 from penstock.monitor.facts import Source
-from penstock.monitor.health import HealthzOptions, healthz
+from penstock.monitor.healthz import HealthzOptions, healthz
 from penstock.monitor.jsz import JszOptions, jsz
 from penstock.monitor.metrics import CONTENT_TYPE, exposition
-from penstock.monitor.pipeline_pages import pipeline_table, pipelinez
-from penstock.monitor.queries import Query
-from penstock.monitor.rendering import to_json
-from penstock.monitor.runtime import stacks, variables
-from penstock.monitor.subsz import SubszOptions, subsz
-from penstock.monitor.varz import varz
+from penstock.monitor.pipelines import pipelinez
+from penstock.monitor.query import Query, timestamp, to_json
+from penstock.monitor.varz import stacks, variables, varz
+
+
+def routez(source: Source) -> dict[str, Any]:
+    """Return the page of routes, of which there are none."""
+    server = source.server()
+    return {
+        "server_id": server.id,
+        "server_name": server.name,
+        "now": timestamp(source.now_ns()),
+        "num_routes": 0,
+        "routes": [],
+    }
+
+
+def gatewayz(source: Source) -> dict[str, Any]:
+    """Return the page of gateways, of which there are none."""
+    return {
+        "server_id": source.server().id,
+        "now": timestamp(source.now_ns()),
+        "outbound_gateways": {},
+        "inbound_gateways": {},
+    }
+
+
+def leafz(source: Source) -> dict[str, Any]:
+    """Return the page of leaf nodes, of which there are none."""
+    return {
+        "server_id": source.server().id,
+        "now": timestamp(source.now_ns()),
+        "leafnodes": 0,
+        "leafs": [],
+    }
+
 
 JSON = "application/json"
 PLAIN = "text/plain; charset=utf-8"
@@ -48,12 +81,11 @@ LINKS = (
     ("/stacksz", "Stacks"),
     ("/metrics", "Metrics"),
 )
-"""What the first page points to."""
+"""The links of the first page."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """An answer. Only what could be answered may be read from everywhere (`shared`)."""
+class Page(msgspec.Struct, frozen=True):
+    """An answer; `shared` is True if scripts of every origin may read it."""
 
     status: int
     content_type: str
@@ -93,7 +125,7 @@ class Pages:
         }
 
     def answer(self, path: str, query: str) -> Page:
-        """Give the page of a path."""
+        """Return the page of a path, or the one for a path that there is not."""
         if not path.startswith(self._base_path):
             return NOT_FOUND
         page = self._pages.get(path[len(self._base_path) :] or "/")
@@ -119,7 +151,7 @@ class Pages:
             f"    <title>{escape(server.name)}</title>\n  </head>\n  <body>\n"
             f"    <h1>{escape(server.name)}</h1>\n"
             f"    <p>Penstock, speaking as nats-server {escape(server.version)}.</p>\n"
-            f"    <ul>\n{links}\n    </ul>\n{pipeline_table(self._source)}  </body>\n</html>\n"
+            f"    <ul>\n{links}\n    </ul>\n{_pipeline_table(self._source)}  </body>\n</html>\n"
         )
         return Page(200, HTML, text.encode())
 
@@ -195,3 +227,31 @@ class Pages:
 
 def _json(value: Any) -> Page:
     return Page(200, JSON, to_json(value, indented=True), shared=True)
+
+
+def _pipeline_table(source: Source) -> str:
+    """Return a table of HTML for the first page, "" where there is no flow."""
+    jetstream = source.jetstream()
+    if jetstream is None or not jetstream.flows:
+        return ""
+    headings = ("pipeline", "flow", "account", "state", "rows", "rows/s", "lag", "dead letters")
+    lines = ["    <h2>Pipelines</h2>", "    <table>", _row("th", headings)]
+    for each in jetstream.flows:
+        report = each.report
+        cells = (
+            each.pipeline,
+            each.flow,
+            each.account,
+            f"{report.state}: {report.error}" if report.error else str(report.state),
+            f"{report.rows:,}",
+            f"{report.rows_per_second:,.0f}",
+            f"{report.lag_messages:,}",
+            f"{report.dead_letters:,}",
+        )
+        lines.append(_row("td", cells))
+    return "\n".join([*lines, "    </table>"]) + "\n"
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    inner = "".join(f"<{tag}>{escape(each)}</{tag}>" for each in cells)
+    return f"      <tr>{inner}</tr>"

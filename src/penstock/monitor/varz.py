@@ -1,17 +1,35 @@
-"""The page of the server itself: what it was told and what it has counted. Pure."""
+"""The pages of the server itself: /varz, /stacksz, /debug/vars, and profiles.
+
+/varz shows the server's settings and what it has counted. Stacks name code and never values, so
+nothing that a client sent is in them. Of the command line only the first word is shown: passwords
+may stand in it.
+
+One thread: the event loop's; it looks at the others without stopping them. Called by
+`monitor.pages` and by the services of the system account.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import gc
+import sys
+import threading
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
+from penstock.limits import STACKS_TASKS_MAX
 from penstock.monitor.facts import Counters, ServerFacts, Source, WebsocketFacts
 from penstock.monitor.jsz import varz_part
-from penstock.monitor.rendering import age, number, timestamp, without_empty
+from penstock.monitor.query import age, number, timestamp, without_empty
+from penstock.text.quoting import quoted
 
 
 def varz(source: Source, requests: Mapping[str, int]) -> dict[str, Any]:
-    """Give the page; `requests` is how often each page was asked for."""
+    """Return the page; `requests` counts the requests of each page."""
     server, counters, now_ns = source.server(), source.counters(), source.now_ns()
     fields = {
         **_settings(server, varz_part(source.jetstream())),
@@ -41,7 +59,7 @@ def varz(source: Source, requests: Mapping[str, int]) -> dict[str, Any]:
 
 
 def by_kind(clients: int) -> dict[str, int]:
-    """Spread a count over the kinds of connection; there are only clients here."""
+    """Return a count by kind of connection; there are only clients here."""
     return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0}
 
 
@@ -132,3 +150,47 @@ def _counted(counters: Counters) -> dict[str, Any]:
         "stalled_clients": counters.stalled_clients,
         "subscriptions": counters.subscriptions,
     }
+
+
+def stacks() -> str:
+    """Return the stack of each thread and of each task of the event loop."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts = []
+    for ident, frame in sys._current_frames().items():
+        lines = "".join(traceback.format_stack(frame))
+        parts.append(f"thread {ident} [{names.get(ident, 'unknown')}]:\n{lines}")
+    try:
+        tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
+    except RuntimeError:
+        tasks = []
+    for task in tasks[:STACKS_TASKS_MAX]:
+        lines = "".join(
+            line for frame in task.get_stack() for line in traceback.format_stack(frame, limit=1)
+        )
+        parts.append(f"task {task.get_name()}:\n{lines}")
+    return "\n".join(parts)
+
+
+def variables(source: Source) -> dict[str, Any]:
+    """Return what Go's expvar shows: the program, and its memory in bytes."""
+    collections = sum(each["collections"] for each in gc.get_stats())
+    in_use = source.counters().memory_bytes
+    return {
+        "cmdline": sys.argv[:1],
+        "memstats": {"Alloc": in_use, "Sys": in_use, "NumGC": collections},
+    }
+
+
+class ProfilezOptions(msgspec.Struct, frozen=True):
+    """The profile that is wanted."""
+
+    name: str = ""
+
+
+def profilez(options: ProfilezOptions) -> dict[str, Any]:
+    """Return a profile in base64: there is only that of stacks, by Go's name for it."""
+    if not options.name:
+        return {"profile": None, "error": "Profile name not specified"}
+    if options.name != "goroutine":
+        return {"profile": None, "error": f"Profile {quoted(options.name)} not found"}
+    return {"profile": base64.b64encode(stacks().encode("utf-8", "replace")).decode()}

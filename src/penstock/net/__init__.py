@@ -1,1 +1,1 @@
-"""Connections and listeners: the Python half of what `routing` compiles, on the loop's thread."""
+"""Connections and listeners, on the event loop's thread; `link` is a connection's compiled half."""

@@ -1,13 +1,13 @@
 """A connection's socket: reading, sending and ending, with or without filters such as TLS.
 
 Without filters the compiled link reads and writes the socket itself. With them, bytes come and go
-through each filter in turn, and wait in a second outbox for the socket. Everything that is bounded
-in the one case is bounded in the other.
+through each filter in turn, and wait in a second outbox for the socket. The same bounds hold in
+both cases.
 
-What always holds: once `close` ran there is no reader, writer or timer of the connection left, and
-`on_closed` was called exactly once. An error that nobody foresaw ends this connection and no other.
+Invariants: once `close` ran there is no reader, writer or timer of the connection left, and
+`on_closed` was called exactly once. An unexpected error ends this connection and no other.
 
-One thread: the event loop's.
+One thread: the event loop's. `net.connection` stands on it, `net.opening` begins it.
 """
 
 from __future__ import annotations
@@ -17,26 +17,20 @@ import contextlib
 import socket
 from collections.abc import Callable
 
-from penstock.config.durations import format_duration
-from penstock.net.closing import ClosedReason
-from penstock.net.filters import Filter, FilterFailed, TlsFilter, TlsHandshakeFailed
-from penstock.net.host import Host
-from penstock.net.tracing import Tracer
-from penstock.routing.link import Link
+from penstock.limits import FILTERED_READ_BYTES_MAX, PRODUCER_STALL_S
+from penstock.net.host import ClosedReason, Host
+from penstock.net.link import Link
+from penstock.net.protocol_log import Tracer
+from penstock.net.tls import Filter, FilterFailed, TlsFilter, TlsHandshakeFailed
 from penstock.routing.outbox import Outbox
-
-READ_BYTES_MAX = 131_072
-"""Taken from a socket at a time where filters stand before the protocol."""
-
-STALL_S = 0.005
-"""How long a producer is not read whose receivers are far behind; the reference server's time."""
+from penstock.text.times import format_duration
 
 
 class Channel(Link):
     """The socket of a connection; see the module."""
 
     def __init__(self, host: Host, sock: socket.socket, filters: list[Filter] | None) -> None:
-        """Raises OSError where the other side is gone already."""
+        """Raise OSError if the client is gone already."""
         super().__init__(host.hub, sock.fileno() if not filters else -1)
         self.host = host
         self.sock = sock
@@ -56,10 +50,10 @@ class Channel(Link):
         self._stalled = False
         self._when_ready: Callable[[], None] | None = None
 
-    # What the protocol's half does
+    # Hooks, which `net.connection` overrides
 
     def on_secured(self, tls: TlsFilter) -> str:
-        """TLS's handshake is done; give a reason to end the connection, or ""."""
+        """Return a reason to end the connection after TLS's handshake, or ""."""
         return ""
 
     def on_closed(self, reason: ClosedReason) -> None:
@@ -68,14 +62,14 @@ class Channel(Link):
     # Reading
 
     def hold(self) -> None:
-        """Read and parse nothing more, while somebody finds out who the client is."""
+        """Read and parse nothing more, while the client is being authenticated."""
         self._resting = False
         self.held = True
         self.pause_reading()
 
     @property
     def is_on_hold(self) -> bool:
-        """Whether somebody is finding out who the client is."""
+        """True while the client is being authenticated."""
         return self.held and not self._resting
 
     def proceed(self) -> None:
@@ -92,7 +86,7 @@ class Channel(Link):
             self.host.loop.call_soon(self.go_on)
 
     def rest(self) -> None:
-        """Read and parse nothing more until `go_on`: what the client asked for takes its time."""
+        """Read and parse nothing more until `go_on`: the client's last request takes its time."""
         self.hold()
         self._resting = True
 
@@ -117,18 +111,18 @@ class Channel(Link):
             self.host.loop.remove_reader(self._socket_fd)
 
     def when_readable(self, action: Callable[[], None]) -> None:
-        """Do something when the first bytes are there, and leave them where they are."""
+        """Call `action` when the first bytes are there, and leave them in the socket."""
         if not self.closed:
             self._reading = True
             self.host.loop.add_reader(self._socket_fd, action)
 
     def when_ready(self, action: Callable[[], None]) -> None:
-        """Begin to read, and do something when the hand-shakes of all filters are done."""
+        """Begin to read, and call `action` when the handshakes of all filters are done."""
         self._when_ready = action
         self.resume_reading()
 
     def upgrade(self, tls: TlsFilter, then: Callable[[], None]) -> None:
-        """Go on under TLS, and do something when its handshake is done.
+        """Go on under TLS, and call `then` when its handshake is done.
 
         What was sent so far went in the clear.
         """
@@ -139,19 +133,19 @@ class Channel(Link):
         self.resume_reading()
 
     def set_tracing(self, is_on: bool) -> None:
-        """Tell the log of every operation from now on, or no longer."""
+        """Log every operation from now on, or no longer."""
         if self.closed or is_on == (self.tracer is not None):
             return
         self.tracer = Tracer(self) if is_on else None
         if self.filters:
             return
         if is_on:
-            # What waits may begin in the middle of an operation; it goes without being told.
+            # What waits may begin in the middle of an operation; it is sent without being logged.
             self.fd = -1
             self._send_wire(self.out.take())
         elif not self.blocked:
             self.fd = self._socket_fd
-        # While a connection opens, somebody else looks at what comes.
+        # While a connection opens, `net.opening` reads what comes.
         if self._reading and not {"tls", "proxy"} & self._timers.keys():
             self.pause_reading()
             self.resume_reading()
@@ -174,14 +168,14 @@ class Channel(Link):
 
     def _read_filtered(self) -> None:
         try:
-            data = self.sock.recv(READ_BYTES_MAX)
+            data = self.sock.recv(FILTERED_READ_BYTES_MAX)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             self.close(ClosedReason.READ_ERROR)
             return
         if data:
-            self.take(data)
+            self._pass_in(data)
             self._end_if_told()
         elif any(isinstance(each, TlsFilter) and not each.ready for each in self.filters):
             self._filter_failed(TlsHandshakeFailed("EOF"), 0)
@@ -189,12 +183,12 @@ class Channel(Link):
             self.close(ClosedReason.CLIENT_CLOSED)
 
     def _end_if_told(self) -> None:
-        # A client that ends TLS keeps the socket open until it hears the same from here.
+        # A client that ends TLS keeps the socket open until the server ends it, too.
         told = any(isinstance(each, TlsFilter) and each.ended for each in self.filters)
         if told and not self.closed and not self.held:
             self.close(ClosedReason.CLIENT_CLOSED)
 
-    def take(self, data: bytes) -> None:
+    def _pass_in(self, data: bytes) -> None:
         """Pass bytes of the socket through the filters to the protocol."""
         place = 0
         try:
@@ -321,7 +315,7 @@ class Channel(Link):
         self.close(ClosedReason.SLOW_PENDING_BYTES)
 
     def trim(self) -> None:
-        """Give back the memory of buffers that hold nothing: most connections are idle."""
+        """Free the memory of empty buffers: most connections are idle."""
         for buffer in (self.out, self._wire):
             if not len(buffer):
                 buffer.clear()
@@ -333,7 +327,7 @@ class Channel(Link):
             self.host.stalls += 1
             self.pause_reading()
             self._stalled = True
-            self.set_timer("stall", STALL_S, self._end_stall)
+            self.set_timer("stall", PRODUCER_STALL_S, self._end_stall)
 
     def _end_stall(self) -> None:
         self._stalled = False
@@ -341,16 +335,12 @@ class Channel(Link):
 
     # Ending
 
-    def on_end(self) -> None:
-        """The client closed."""
-        self.close(ClosedReason.CLIENT_CLOSED)
-
     def on_lost(self) -> None:
-        """The connection broke."""
+        """Close: the client closed its side, or the connection broke."""
         self.close(ClosedReason.CLIENT_CLOSED)
 
     def close(self, reason: ClosedReason) -> None:
-        """Send what can be sent at once, and let go of everything."""
+        """Send what can be sent at once, and free everything; closing twice does nothing."""
         if self.close_reason is not None:
             return
         self.close_reason = reason
@@ -374,7 +364,7 @@ class Channel(Link):
         if self.slow or self.blocked:
             return
         if self.fd >= 0:
-            self.send_waiting_once()
+            self.out.send_to(self.fd)
             return
         self.drain()
         for place in range(len(self.filters) - 1, -1, -1):
@@ -384,18 +374,18 @@ class Channel(Link):
     # Timers
 
     def set_timer(self, name: str, delay_s: float, action: Callable[[], None]) -> None:
-        """Do something later, instead of what was planned under this name."""
+        """Call `action` later, instead of what was planned under this name."""
         self.cancel_timer(name)
         if not self.closed:
             self._timers[name] = self.host.loop.call_later(delay_s, action)
 
     def cancel_timer(self, name: str) -> None:
-        """Give up what was planned under this name."""
+        """Cancel what was planned under this name."""
         timer = self._timers.pop(name, None)
         if timer is not None:
             timer.cancel()
 
 
 def _plain_ip(ip: str) -> str:
-    """Give the address as IPv4 where it is one that came through an IPv6 socket."""
+    """Return an IPv4 address without the prefix that an IPv6 socket adds."""
     return ip.removeprefix("::ffff:") if "." in ip else ip

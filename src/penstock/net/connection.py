@@ -1,7 +1,7 @@
 """One client connection: what is decided about it, in Python, on top of the compiled link.
 
 Handshake, authentication, subscriptions, pings, violations and the end of a connection are here.
-Messages are not: they pass through `routing.link` without a call into this file, unless a publish
+Messages are not: they pass through `net.link` without a call into this file, unless a publish
 must be checked (permissions, mappings, pedantic clients). Nor are sockets: these are the business
 of `net.channel`.
 
@@ -17,18 +17,18 @@ from itertools import islice
 from operator import length_hint
 from typing import Any
 
-from penstock.config.urls import join_host_port
+from penstock.config.options.values import join_host_port
 from penstock.errors import FormatError, UsageError
+from penstock.limits import RTT_GOOD_NS_MAX, SUBSCRIPTIONS_REMOVED_PER_TURN
 from penstock.net.channel import Channel
-from penstock.net.closing import ClosedReason
-from penstock.net.filters import Filter, TlsFilter
-from penstock.net.host import Host
+from penstock.net.host import ClosedReason, Host
 from penstock.net.opening import Opening, TlsTerms
+from penstock.net.tls import Filter, TlsFilter
 from penstock.protocol.handshake import ConnectOptions, parse_connect, parse_object
-from penstock.protocol.quoting import quoted
 from penstock.routing.sublist import Subscription
+from penstock.text.quoting import quoted_bytes
 
-# Servers talk to each other there. Of most, the bare beginning is nobody's.
+# Subjects between servers. Of most, the bare beginning is not reserved.
 _RESERVED_REPLIES = re.compile(rb"_R_\.|(\$JS\.ACK\.|_GR_\.|\$GR\.).", re.DOTALL)
 _RESERVED_SUBJECTS = re.compile(rb"\$NRG\.|(_GR_\.|\$GR\.).", re.DOTALL)
 _NEVER_PUBLISHED_TO = frozenset((b"", b"*", b">"))
@@ -43,12 +43,6 @@ _LOGGED_VIOLATIONS = {
     "size": "bad or missing size",
 }
 """What the log says of a broken protocol, by its kind."""
-
-REMOVALS_PER_TURN = 2_000
-"""Subscriptions of a closed connection that are taken out before others get their turn."""
-
-_RTT_GOOD_NS = 3600 * 10**9
-"""How long a measured round trip is believed: after that even a busy client is pinged once."""
 
 
 class Connection(Channel):
@@ -69,14 +63,14 @@ class Connection(Channel):
         self.options = ConnectOptions()
         self.identity: Any = None
         self.nonce = ""
-        # What its cookies say of it, where CONNECT does not: {field of ConnectOptions: value}.
+        # From its cookies, where CONNECT has nothing: {field of ConnectOptions: value}.
         self.cookies: dict[str, str] = {}
-        # For whom a proxy says that it connects; only the log shows it.
+        # The address for which a proxy connects; only the log shows it.
         self.forwarded_for = ""
-        # How often it is pinged, where that is not as for others.
+        # Its own ping interval; 0 for that of the options.
         self.ping_interval_ns = 0
         self.subscriptions: dict[bytes, Subscription] = {}
-        # What it had when it closed, for whoever keeps a record of it.
+        # What it had when it closed, for the record that monitoring shows.
         self.last_subscriptions: tuple[Subscription, ...] = ()
         # What monitoring shows of TLS, and who the peer's certificate says it is.
         self.tls_version = ""
@@ -84,9 +78,9 @@ class Connection(Channel):
         self.peer_certificate: Any = None
         # The handshake goes before INFO, and INFO says that TLS is required.
         self.tls_first = False
-        # It went so.
+        # It went first.
         self.did_tls_first = False
-        # False while a load balancer may still say on whose behalf it connects.
+        # False while a load balancer may still name the client.
         self.peer_known = True
         self.start_ns = host.clock.now_ns()
         self.last_activity_ns = self.start_ns
@@ -118,12 +112,12 @@ class Connection(Channel):
         who = self.user_label
         account = self.identity.account_label
         parts = (":".join(about), f"{account}/{who}" if who else "")
-        shown = [quoted(part.encode("utf-8", "surrogateescape")) for part in parts if part]
+        shown = [quoted_bytes(part.encode("utf-8", "surrogateescape")) for part in parts if part]
         return " - ".join([described, *shown])
 
     @property
     def user_label(self) -> str:
-        """Who it said it is, without anything secret; "" where it did not say."""
+        """The user as the client named it, without anything secret; "" where it did not."""
         options = self.options
         if options.nkey:
             return f"nkey:{options.nkey}"
@@ -153,13 +147,13 @@ class Connection(Channel):
         self.hub.flush()
 
     def on_secured(self, tls: TlsFilter) -> str:
-        """Let the host see the peer's certificate."""
+        """Let the server judge the peer's certificate."""
         return self.host.secured(self, tls.tls)
 
     # Authentication
 
     def on_connect(self, text: bytes) -> None:
-        """Read CONNECT, find out who it is, and take over what was asked for."""
+        """Read CONNECT and authenticate the client."""
         try:
             options = parse_connect(text, self.options)
         except FormatError as error:
@@ -181,17 +175,17 @@ class Connection(Channel):
 
     @property
     def _is_known(self) -> bool:
-        # Whoever may do without credentials has, in a way, connected with its first operation.
+        # A client that needs no credentials has, in a way, connected with its first operation.
         return self.connected or (self.identity is not None and bool(self.identity.user))
 
     def admit(self, identity: Any) -> None:
-        """Take over what the client asked for, as who it turned out to be."""
+        """Accept the client under an identity, with the options of its CONNECT."""
         options = self.options
         self.become(identity)
         self.connected = True
         if options.protocol not in (0, 1):
             self._log_error("invalid client protocol")
-            self.violate("invalid client protocol", ClosedReason.BAD_CLIENT_PROTOCOL)
+            self.refuse("invalid client protocol", ClosedReason.BAD_CLIENT_PROTOCOL)
             return
         self.verbose = options.verbose
         self.pedantic = options.pedantic
@@ -201,14 +195,14 @@ class Connection(Channel):
         if options.no_responders and not self.headers:
             unmet = "no responders requires headers support"
             self._log_error(unmet)
-            self.violate(unmet, ClosedReason.NO_RESPONDERS_NEEDS_HEADERS)
+            self.refuse(unmet, ClosedReason.NO_RESPONDERS_NEEDS_HEADERS)
             return
         if self.verbose:
             self.write(b"+OK\r\n")
         self._ping_later(first=True)
 
     def become(self, identity: Any) -> None:
-        """Take over an identity: account, permissions, limits."""
+        """Adopt an identity: account, permissions, limits."""
         self.identity = identity
         self.sublist = identity.sublist
         self.authorized = True
@@ -217,42 +211,37 @@ class Connection(Channel):
         self.tracks_replies = identity.tracks_replies
         self.max_payload = identity.max_payload(self.host.limits.max_payload)
 
-    def refuse(self, text: str, reason: ClosedReason) -> None:
-        """Say why, and close."""
-        self.violate(text, reason)
-
     def _auth_timed_out(self) -> None:
         if self.authorized and (self.subscriptions or self.in_msgs or self._pinged_ns):
-            # Whoever may do without credentials has connected with its first operation.
+            # A client that needs no credentials has connected with its first operation.
             self._ping_later(first=True)
             return
         self.host.log("DBG", f"{self} - Authentication Timeout")
-        self.violate("Authentication Timeout", ClosedReason.AUTHENTICATION_TIMEOUT)
+        self.refuse("Authentication Timeout", ClosedReason.AUTHENTICATION_TIMEOUT)
 
     # Subscriptions
 
     def on_subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
-        """Take a subscription, or say why not."""
+        """Add a subscription, or send the client an error."""
         self.last_activity_ns = self.host.clock.now_ns()
         if queue == _SYSTEM_QUEUE or not self.identity.may_subscribe(subject, queue):
-            using = f" using queue {quoted(queue)}" if queue is not None else ""
-            self.error(f"Permissions Violation for Subscription to {quoted(subject)}{using}")
-            what = f", Queue: {quoted(queue)}" if queue is not None else ""
-            self._log_error(f"Subscription Violation - Subject {quoted(subject)}{what}", sid)
+            using = f" using queue {quoted_bytes(queue)}" if queue is not None else ""
+            self.error(f"Permissions Violation for Subscription to {quoted_bytes(subject)}{using}")
+            what = f", Queue: {quoted_bytes(queue)}" if queue is not None else ""
+            self._log_error(f"Subscription Violation - Subject {quoted_bytes(subject)}{what}", sid)
             return
         limits = self.host.limits
         if 0 < limits.max_sub_tokens < subject.count(b".") + 1:
-            self.error(
-                f"Permissions Violation for Subscription to {quoted(subject)}, too many tokens"
-            )
+            shown = quoted_bytes(subject)
+            self.error(f"Permissions Violation for Subscription to {shown}, too many tokens")
             too_many = "Subscription Violation Too Many Tokens"
-            self._log_error(f"{too_many} - Subject {quoted(subject)}", sid)
+            self._log_error(f"{too_many} - Subject {quoted_bytes(subject)}", sid)
             return
         allowed = self.identity.max_subscriptions(limits.max_subscriptions)
         if 0 < allowed <= len(self.subscriptions):
             self.error("maximum subscriptions exceeded")
             if not self._subscriptions_refused:
-                # Once is enough: a client that asks on and on must not fill the log.
+                # Once is enough: a client that goes on must not fill the log.
                 self._subscriptions_refused = True
                 self._log_error("maximum subscriptions exceeded")
             return
@@ -284,7 +273,7 @@ class Connection(Channel):
             self.write(b"+OK\r\n")
 
     def on_auto_unsubscribed(self, subscription: Subscription) -> None:
-        """Take a subscription out."""
+        """Remove a subscription."""
         if self.subscriptions.pop(subscription.sid, None) is not None:
             self.sublist.remove(subscription)
             self._trace_removed(subscription)
@@ -302,45 +291,45 @@ class Connection(Channel):
     # Publishing, where it must be looked at
 
     def on_publish_line(self, subject: bytes) -> None:
-        """Tell a pedantic client that nobody publishes to such a subject, and go on."""
+        """Send a pedantic client an error for a subject with wildcards or empty tokens."""
         if not _NEVER_PUBLISHED_TO.isdisjoint(subject.split(b".")):
             self.error("Invalid Publish Subject")
 
     def may_publish(self, subject: bytes, reply: bytes | None) -> bytes | None:
-        """Decide on a publish; the subject that it goes on with, or None."""
+        """Return the subject with which a publish goes on; None where it is refused."""
         if self.publish_refusal(subject, reply):
             return None
         return self.identity.mapped(subject)  # type: ignore[no-any-return]  # the host's identity
 
     def publish_refusal(self, subject: bytes, reply: bytes | None) -> str:
-        """Tell a client that may not publish so; give what it was told, "" where it may."""
+        """Return "" if the client may publish; otherwise send it an error and return that."""
         if _RESERVED_SUBJECTS.match(subject) or not self.identity.may_publish(subject):
             return self._refuse_subject(subject)
         if reply is not None and _RESERVED_REPLIES.match(reply):
-            text = f"Permissions Violation for Publish with Reply of {quoted(reply)}"
+            text = f"Permissions Violation for Publish with Reply of {quoted_bytes(reply)}"
             self.error(text)
-            self._log_error(f"Publish Violation - Reply {quoted(reply)}")
+            self._log_error(f"Publish Violation - Reply {quoted_bytes(reply)}")
             return text
         return ""
 
     def _refuse_subject(self, subject: bytes) -> str:
-        text = f"Permissions Violation for Publish to {quoted(subject)}"
+        text = f"Permissions Violation for Publish to {quoted_bytes(subject)}"
         self.error(text)
-        self._log_error(f"Publish Violation - Subject {quoted(subject)}")
+        self._log_error(f"Publish Violation - Subject {quoted_bytes(subject)}")
         return text
 
     def publish_traced(
         self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes
     ) -> bytes | None:
-        """Have a message routed and traced; or give the headers with which it goes on."""
+        """Have the server route and trace a message, and return None; or return its headers."""
         return self.host.publish_traced(self, subject, reply, headers, body)
 
     def on_oversized(self, subject: bytes, headers: bytes, size: int) -> None:
-        """Have it told that a message was too large."""
+        """Have the server trace that a message was too large."""
         self.host.trace_oversized(self, subject, headers, size)
 
     def may_trace_to(self, destination: bytes) -> bool:
-        """Tell whether traces may go to a subject; the client is told where they may not."""
+        """Return True if the client may trace to a subject; otherwise send it an error."""
         if not _RESERVED_SUBJECTS.match(destination) and self.identity.may_trace_to(destination):
             return True
         self._refuse_subject(destination)
@@ -353,7 +342,7 @@ class Connection(Channel):
     # Liveness
 
     def on_ping(self) -> None:
-        """Answer; the first answer to a CONNECT is followed by a second INFO."""
+        """Answer; the first answer after CONNECT is followed by a second INFO."""
         self.write(b"PONG\r\n")
         self._pinged_ns = self.host.clock.now_ns()
         if self._is_known and not self._first_pong_sent:
@@ -362,7 +351,7 @@ class Connection(Channel):
                 self.write(self.host.info_line(self, connect_info=True))
 
     def on_pong(self) -> None:
-        """Note that the client is alive, and how far away."""
+        """Note that the client is alive, and its round trip."""
         self._pings_out = 0
         if self._ping_sent_ns:
             self.rtt_ns = max(self.host.clock.monotonic_ns() - self._ping_sent_ns, 1)
@@ -377,11 +366,11 @@ class Connection(Channel):
         self.trim()
         busy = self._was_busy()
         measured_ns = self.host.clock.monotonic_ns() - self._ping_sent_ns
-        if busy and self.rtt_ns and self._ping_sent_ns and measured_ns < _RTT_GOOD_NS:
+        if busy and self.rtt_ns and self._ping_sent_ns and measured_ns < RTT_GOOD_NS_MAX:
             self._ping_later()
         elif self._pings_out + 1 > self.host.limits.ping_max:
             self.host.log("DBG", f"{self} - Stale Client Connection - Closing")
-            self.violate("Stale Connection", ClosedReason.STALE_CONNECTION)
+            self.refuse("Stale Connection", ClosedReason.STALE_CONNECTION)
         else:
             self.ping()
             self._ping_later()
@@ -398,7 +387,7 @@ class Connection(Channel):
         return self.ping_interval_ns or self.host.limits.ping_interval_ns
 
     def ping(self) -> None:
-        """Ask the client whether it is there."""
+        """Send PING."""
         self._pings_out += 1
         self._ping_sent_ns = self.host.clock.monotonic_ns()
         self.write(b"PING\r\n")
@@ -407,11 +396,11 @@ class Connection(Channel):
     # Ending
 
     def error(self, text: str) -> None:
-        """Tell the client of an error and go on."""
+        """Send the client an error."""
         self.write(b"-ERR '" + text.encode("utf-8", "surrogateescape") + b"'\r\n")
 
-    def violate(self, text: str, reason: ClosedReason) -> None:
-        """Tell the client of an error and close."""
+    def refuse(self, text: str, reason: ClosedReason) -> None:
+        """Send the client an error, if there is one to send, and close."""
         if text:
             self.error(text)
         self.close(reason)
@@ -424,19 +413,19 @@ class Connection(Channel):
             "payload": ClosedReason.MAX_PAYLOAD,
         }
         self._log_error(_LOGGED_VIOLATIONS[kind])
-        self.violate(text, reasons.get(kind, ClosedReason.PROTOCOL_VIOLATION))
+        self.refuse(text, reasons.get(kind, ClosedReason.PROTOCOL_VIOLATION))
 
     def _log_error(self, text: str, sid: bytes | None = None) -> None:
         which = f", SID {sid.decode('utf-8', 'backslashreplace')}" if sid is not None else ""
         self.host.log("ERR", f"{self} - {text}{which}")
 
     def on_client_error(self, text: bytes) -> None:
-        """A client that reports an error is gone."""
-        self.host.log("ERR", f"{self} - Client Error {quoted(text)}")
+        """Log the client's error and close."""
+        self.host.log("ERR", f"{self} - Client Error {quoted_bytes(text)}")
         self.close(ClosedReason.PARSE_ERROR)
 
     def on_info(self, text: bytes) -> None:
-        """A client has nothing to tell about itself as a server; only nonsense matters."""
+        """Close if the document cannot be read; clients have no INFO to send."""
         try:
             parse_object(text, "INFO")
         except FormatError as error:
@@ -444,7 +433,7 @@ class Connection(Channel):
             self.close(ClosedReason.PROTOCOL_VIOLATION)
 
     def on_closed(self, reason: ClosedReason) -> None:
-        """Take every subscription out, and tell the host."""
+        """Remove every subscription, and tell the server."""
         self.last_subscriptions = tuple(self.subscriptions.values())
         self.subscriptions.clear()
         self._take_out(iter(self.last_subscriptions))
@@ -452,7 +441,7 @@ class Connection(Channel):
 
     def _take_out(self, waiting: Iterator[Subscription]) -> None:
         # A closed connection is given nothing, so the rest of very many may wait for its turn.
-        for subscription in islice(waiting, REMOVALS_PER_TURN):
+        for subscription in islice(waiting, SUBSCRIPTIONS_REMOVED_PER_TURN):
             self.sublist.remove(subscription)
             self._trace_removed(subscription)
         if length_hint(waiting):

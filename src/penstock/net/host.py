@@ -1,16 +1,17 @@
-"""What a connection needs of the server that it is in.
+"""What a connection needs of its server, and the reasons why connections close.
 
-The seam between `net` and the server: defined here by its user, implemented above.
+`Host` is defined here by its user and implemented by `server.server`. Reasons are in the reference
+server's words: /connz and events show them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.clock import Clock
-from penstock.net.closing import ClosedReason
 from penstock.net.memory import FreedMemory
 from penstock.protocol.handshake import ConnectOptions
 from penstock.routing.hub import Hub
@@ -19,8 +20,37 @@ if TYPE_CHECKING:
     from penstock.net.connection import Connection
 
 
+class ClosedReason(StrEnum):
+    """Reasons of a closed connection."""
+
+    CLIENT_CLOSED = "Client Closed"
+    AUTHENTICATION_TIMEOUT = "Authentication Timeout"
+    AUTHENTICATION_VIOLATION = "Authentication Failure"
+    TLS_HANDSHAKE_ERROR = "TLS Handshake Failure"
+    SLOW_PENDING_BYTES = "Slow Consumer (Pending Bytes)"
+    SLOW_WRITE_DEADLINE = "Slow Consumer (Write Deadline)"
+    WRITE_ERROR = "Write Error"
+    READ_ERROR = "Read Error"
+    PARSE_ERROR = "Parse Error"
+    STALE_CONNECTION = "Stale Connection"
+    PROTOCOL_VIOLATION = "Protocol Violation"
+    BAD_CLIENT_PROTOCOL = "Bad Client Protocol Version"
+    WRONG_PORT = "Incorrect Port"
+    MAX_ACCOUNT_CONNECTIONS = "Maximum Account Connections Exceeded"
+    MAX_CONNECTIONS = "Maximum Connections Exceeded"
+    MAX_PAYLOAD = "Maximum Message Payload Exceeded"
+    MAX_CONTROL_LINE = "Maximum Control Line Exceeded"
+    MAX_SUBSCRIPTIONS = "Maximum Subscriptions Exceeded"
+    SERVER_SHUTDOWN = "Server Shutdown"
+    AUTHENTICATION_EXPIRED = "Authentication Expired"
+    CREDENTIALS_REVOKED = "Credentials Revoked"
+    MISSING_ACCOUNT = "Missing Account"
+    NO_RESPONDERS_NEEDS_HEADERS = "No Responders Requires Headers"
+    KICKED = "Kicked"
+
+
 class ConnectionLimits(Protocol):
-    """The options that a connection looks at."""
+    """The options that a connection reads."""
 
     @property
     def max_payload(self) -> int:
@@ -49,17 +79,17 @@ class ConnectionLimits(Protocol):
 
     @property
     def ping_interval_ns(self) -> int:
-        """How often a silent client is asked whether it is there."""
+        """How often a silent client is pinged."""
         ...
 
     @property
     def ping_max(self) -> int:
-        """Questions without an answer before it is given up."""
+        """Pings without an answer before the client is given up."""
         ...
 
     @property
     def write_deadline_ns(self) -> int:
-        """How long a full socket is waited for."""
+        """How long a full socket may stay full."""
         ...
 
     @property
@@ -69,12 +99,12 @@ class ConnectionLimits(Protocol):
 
     @property
     def trace_headers(self) -> bool:
-        """Whether a trace shows headers alone."""
+        """True if a trace shows headers alone."""
         ...
 
     @property
     def no_fast_producer_stall(self) -> bool:
-        """Whether producers are never slowed down."""
+        """True if producers are never slowed down."""
         ...
 
 
@@ -95,11 +125,11 @@ class Host(Protocol):
 
     @property
     def headers_supported(self) -> bool:
-        """Whether messages may have headers."""
+        """True if messages may have headers."""
         ...
 
     def info_line(self, connection: Connection, *, connect_info: bool) -> bytes:
-        """Give INFO as a connection shall see it."""
+        """Return INFO as this connection shall see it."""
         ...
 
     def authenticate(self, connection: Connection, options: ConnectOptions) -> None:
@@ -107,7 +137,7 @@ class Host(Protocol):
         ...
 
     def secured(self, connection: Connection, tls: ssl.SSLObject) -> str:
-        """Note that a handshake is done; give a reason where the peer is not wanted, or ""."""
+        """Note that a handshake is done; return a reason to refuse the peer, or ""."""
         ...
 
     def publish_traced(
@@ -118,16 +148,16 @@ class Host(Protocol):
         headers: bytes,
         body: bytes,
     ) -> bytes | None:
-        """Route a message whose headers may ask to be traced; None where that is done.
+        """Route a message whose headers may ask to be traced, and return None.
 
-        Otherwise give the headers with which it goes on as any other.
+        Or return the headers with which it goes on as any other.
         """
         ...
 
     def trace_oversized(
         self, connection: Connection, subject: bytes, headers: bytes, size: int
     ) -> None:
-        """Tell of a message that is too large; of its headers this much is there."""
+        """Trace a message that is too large; `headers` is what came of them."""
         ...
 
     def left(self, connection: Connection, reason: ClosedReason) -> None:

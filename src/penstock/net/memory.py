@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from penstock.limits import FREED_BYTES_KEPT_MAX
 
-_ARENA_MAX = -8
+_ARENA_MAX_OPTION = -8
 """The number of glibc's parameter M_ARENA_MAX."""
 
 
@@ -39,7 +39,7 @@ def share_one_heap() -> None:
     Otherwise each may get one of its own, of which the allocator does not give back what is free at
     the end. Nothing where the allocator is another one, as musl's.
     """
-    _ask_allocator("mallopt", _ARENA_MAX, 1)
+    _ask_allocator("mallopt", _ARENA_MAX_OPTION, 1)
 
 
 def trim_heap() -> None:

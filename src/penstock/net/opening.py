@@ -2,12 +2,12 @@
 
     INFO first (the rule)     INFO in the clear, then the handshake
     handshake first           the handshake, then INFO
-    first, with a delay       whoever starts a handshake in time has it first; others get INFO
+    first, with a delay       a client that starts a handshake in time has it first; others get INFO
     TLS is optional           INFO, then the first byte of the client decides
     behind a load balancer    as above, with the PROXY protocol's header before any handshake
 
-What always holds: nothing of the protocol is read before this is decided; a handshake that takes
-longer than it may ends the connection without a word, as in the reference server.
+Invariant: nothing of the protocol is read before this is decided. A handshake that takes longer
+than it may ends the connection without a word, as in the reference server.
 
 One thread: the event loop's. Used by `net.connection` alone.
 """
@@ -23,19 +23,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.clock import Clock
-from penstock.config.urls import join_host_port
+from penstock.config.options.values import join_host_port
 from penstock.errors import FormatError
-from penstock.net.closing import ClosedReason
-from penstock.net.filters import TLS_HANDSHAKE_RECORD, TlsFilter
-from penstock.protocol.proxy_header import HEADER_BYTES_MAX, read_proxy_header
+from penstock.limits import PROXY_HEADER_S_MAX
+from penstock.net.host import ClosedReason
+from penstock.net.tls import TLS_HANDSHAKE_RECORD, TlsFilter
+from penstock.protocol.handshake import PROXY_HEADER_BYTES_MAX, read_proxy_header
 
 if TYPE_CHECKING:
     from penstock.net.connection import Connection
 
 SECOND_NS = 10**9
-
-PROXY_HEADER_S_MAX = 5.0
-"""How long the first bytes may take where a load balancer may stand before the client."""
 
 
 class HandshakeRate:
@@ -51,7 +49,7 @@ class HandshakeRate:
         self._count = 0
 
     def allows(self) -> bool:
-        """Tell whether one more may start now; one that may is counted."""
+        """Return True if one more may start now, and count it."""
         now_ns = self._clock.monotonic_ns()
         if now_ns - self._begun_ns >= SECOND_NS:
             self._begun_ns = now_ns
@@ -89,7 +87,7 @@ class Opening:
         self._proxy_bytes_seen = 0
 
     def begin(self) -> None:
-        """Greet the client as the terms ask for; `done` is called when that is over."""
+        """Greet the client as the terms say; `done` is called when that is over."""
         tls = self._tls
         if tls is None:
             self._connection.send_info()
@@ -103,7 +101,7 @@ class Opening:
 
     def _wait_for_handshake(self, tls: TlsTerms, delay_s: float) -> None:
         def came() -> None:
-            # A load balancer's header is no handshake: the client's first bytes come behind it.
+            # A load balancer's header is no handshake: the client's first bytes follow it.
             if self._connection.peer_known:
                 self._secure_first(tls)
             else:
@@ -138,7 +136,7 @@ class Opening:
     def _look_for_proxy(self, then: Callable[[], None]) -> None:
         connection = self._connection
         try:
-            seen = connection.sock.recv(HEADER_BYTES_MAX, socket.MSG_PEEK)
+            seen = connection.sock.recv(PROXY_HEADER_BYTES_MAX, socket.MSG_PEEK)
             if len(seen) == self._proxy_bytes_seen:
                 # It was called although nothing more came: nothing more will.
                 self._no_proxy_header()
@@ -175,7 +173,7 @@ class Opening:
         connection.host.log("WRN", told)
         # What lies unread in a socket that is closed would reach the other side as a reset.
         with contextlib.suppress(OSError):
-            connection.sock.recv(HEADER_BYTES_MAX)
+            connection.sock.recv(PROXY_HEADER_BYTES_MAX)
         connection.close(ClosedReason.PROTOCOL_VIOLATION)
 
     # Under TLS

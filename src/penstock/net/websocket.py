@@ -2,8 +2,8 @@
 
 Messages are handed on as their bytes come, whatever the size of a frame. A compressed one
 (permessage-deflate without context takeover) is gathered first, and what it expands to is bounded
-by the largest payload. Control frames are answered here. The connection's end is told with the
-status and the words of the reference server.
+by the largest payload. Control frames are answered here. The connection ends with the status and
+the words of the reference server.
 
 One filter belongs to one connection; the event loop's thread.
 """
@@ -15,13 +15,14 @@ from http import HTTPStatus
 
 from penstock.limits import (
     WEBSOCKET_BROWSER_FRAME_BYTES_MAX,
+    WEBSOCKET_COMPRESS_ABOVE_BYTES,
     WEBSOCKET_PACKED_BYTES_MAX,
     WEBSOCKET_PACKED_PAYLOADS_MAX,
     WEBSOCKET_REQUEST_BYTES_MAX,
 )
-from penstock.net.closing import ClosedReason
-from penstock.net.filters import FilterFailed
-from penstock.net.http_upgrade import (
+from penstock.net.host import ClosedReason
+from penstock.net.tls import FilterFailed
+from penstock.net.websocket_upgrade import (
     UpgradeRequest,
     WebSocketRules,
     acceptance,
@@ -29,7 +30,7 @@ from penstock.net.http_upgrade import (
     parse_request,
     refusal,
 )
-from penstock.protocol.websocket import (
+from penstock.protocol.websocket_frames import (
     BINARY,
     CLOSE,
     CONTINUATION,
@@ -39,9 +40,6 @@ from penstock.protocol.websocket import (
     FrameReader,
     frame_header,
 )
-
-COMPRESS_ABOVE_BYTES = 64
-"""Shorter messages are sent as they are: compressing them costs more than it saves."""
 
 _HEAD_END = b"\r\n\r\n"
 _SYNC_TAIL = b"\x00\x00\xff\xff"
@@ -99,13 +97,13 @@ class WebSocketFilter:
 
     @property
     def ready(self) -> bool:
-        """Tell whether the upgrade is done."""
+        """True if the upgrade is done."""
         return self.request is not None
 
     # Coming in
 
     def incoming(self, data: bytes) -> tuple[bytes, bytes]:
-        """Take bytes of the socket; give (protocol bytes, bytes to send back)."""
+        """Return (protocol bytes, bytes to send back) of the socket's; raise FilterFailed."""
         if self.request is None:
             return b"", self._upgrade(data)
         plain: list[bytes] = []
@@ -131,7 +129,7 @@ class WebSocketFilter:
         return self._violated(violation) if violation else None
 
     def _expand(self, payload: bytes, final: bool, plain: list[bytes]) -> str:
-        """Take a piece of a compressed message; give why that cannot be, or an empty text."""
+        """Add a piece of a compressed message; return what is wrong with it, or ""."""
         self._packed += payload
         if len(self._packed) > self._packed_bytes_max:
             return "maximum payload exceeded"
@@ -180,8 +178,8 @@ class WebSocketFilter:
     # Going out
 
     def outgoing(self, data: bytes) -> bytes:
-        """Put protocol bytes into frames."""
-        if self._compress and len(data) > COMPRESS_ABOVE_BYTES:
+        """Return protocol bytes in frames."""
+        if self._compress and len(data) > WEBSOCKET_COMPRESS_ABOVE_BYTES:
             packer = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
             packed = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH)
             return self._compressed(packed.removesuffix(_SYNC_TAIL))
@@ -213,7 +211,7 @@ class WebSocketFilter:
         return self.request is not None and self.request.is_safari
 
     def farewell(self, reason: ClosedReason) -> bytes:
-        """Say that the connection ends, and why."""
+        """Return the frame that ends the connection with its reason."""
         return self._close_frame(_STATUS_OF.get(reason, _INTERNAL), reason.value)
 
     # The upgrade
@@ -246,6 +244,6 @@ def _failed(reason: str, farewell: bytes = b"") -> FilterFailed:
 
 
 def _may_be_sent(status: int) -> bool:
-    """Tell whether a client may close with this status (RFC 6455, 7.4)."""
+    """Return True if a client may close with this status (RFC 6455, 7.4)."""
     reserved = status in (1004, 1005, 1006, 1015) or 1016 <= status <= 2999
     return 1000 <= status < 5000 and not reserved

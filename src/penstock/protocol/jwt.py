@@ -6,7 +6,7 @@ The signature is Ed25519, of the first two parts with the dot between them, made
 the claims name as their issuer; tokens of the first version have only the claims signed. Whether
 the issuer is one to believe is not decided here.
 
-What always holds: what `decode_token` gives was signed by its issuer, who is of a kind that may
+Invariants: what `decode_token` returns was signed by its issuer, whose key is of a kind that may
 issue such claims; text from outside is refused with FormatError, in the reference server's words,
 before anything large is made of it.
 
@@ -31,6 +31,7 @@ JWT_START: Final = "eyJ"
 """How every token begins: with an open brace and a quotation mark, encoded."""
 
 VERSION_MAX: Final = 2
+"""The newest version of the format that is read."""
 
 _IN_FILE: Final = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
 _ALGORITHMS: Final = ("ed25519", "ed25519-nkey")
@@ -61,7 +62,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 def decode_token(text: str) -> Token:
-    """Read a token and check its signature; raises FormatError."""
+    """Read a token and check its signature; raise FormatError if either fails."""
     if len(text) > JWT_BYTES_MAX:
         size = f"token size {len(text)} exceeds maximum of {JWT_BYTES_MAX} bytes"
         raise FormatError(f"{size}: token too large")
@@ -85,7 +86,7 @@ def decode_token(text: str) -> Token:
 
 
 def find_token(text: str) -> str:
-    """Give the first token in a file, which may have lines around it; "" where there is none."""
+    """Return the first token in a file's text, or ""."""
     found = _IN_FILE.search(text)
     return found.group() if found is not None else ""
 

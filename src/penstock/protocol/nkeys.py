@@ -7,7 +7,7 @@ characters without padding. A seed, which is the secret half, has two such lette
 kind's: five bits of the one, eight of the other and three that are zero, then 32 bytes and the
 checksum of the 34 bytes before: 58 characters.
 
-What always holds: text from outside is refused with an answer, never with an exception.
+Invariant: text from outside is refused with a return value, never with an exception.
 
 Pure; any thread. Both sides of a connection use it: the server checks, the client signs.
 """
@@ -28,6 +28,8 @@ SEED_CHARACTERS = 58
 """The length of a seed as text."""
 
 _SIGNATURE_CHARACTERS_MAX = 88
+"""A size of the format: 64 bytes in base64, padding counted."""
+
 _SEED_PREFIX = 18 << 3
 
 
@@ -43,13 +45,13 @@ class Prefix(IntEnum):
 
 
 def encode_public_key(prefix: Prefix, key: bytes) -> str:
-    """Give a 32-byte public key as text."""
+    """Return a 32-byte public key as text."""
     body = bytes((prefix,)) + key
     return base64.b32encode(body + _checksum(body)).decode()
 
 
 def find_public_key(text: str, *prefixes: Prefix) -> bytes | None:
-    """Give the key that `text` stands for; None where it is of none of these kinds."""
+    """Return the key that `text` stands for; None if it is of none of these kinds."""
     if len(text) != PUBLIC_KEY_CHARACTERS:
         return None
     try:
@@ -62,23 +64,28 @@ def find_public_key(text: str, *prefixes: Prefix) -> bytes | None:
     return body[1:]
 
 
+def is_public_key(text: str, *prefixes: Prefix) -> bool:
+    """Return True if `text` is a public key of one of these kinds."""
+    return find_public_key(text, *prefixes) is not None
+
+
 def is_user_key(text: str) -> bool:
-    """Tell whether `text` is a user's public key."""
-    return find_public_key(text, Prefix.USER) is not None
+    """Return True if `text` is a user's public key."""
+    return is_public_key(text, Prefix.USER)
 
 
 def is_account_key(text: str) -> bool:
-    """Tell whether `text` is an account's public key."""
-    return find_public_key(text, Prefix.ACCOUNT) is not None
+    """Return True if `text` is an account's public key."""
+    return is_public_key(text, Prefix.ACCOUNT)
 
 
 def is_operator_key(text: str) -> bool:
-    """Tell whether `text` is an operator's public key."""
-    return find_public_key(text, Prefix.OPERATOR) is not None
+    """Return True if `text` is an operator's public key."""
+    return is_public_key(text, Prefix.OPERATOR)
 
 
 def find_signature(text: str) -> bytes | None:
-    """Give the signature in `text`, base64url without padding or plain base64; None for neither."""
+    """Return the signature in `text`, base64url without padding or base64; None for neither."""
     if len(text) > _SIGNATURE_CHARACTERS_MAX or not text.isascii():
         return None
     try:
@@ -93,14 +100,14 @@ def find_signature(text: str) -> bytes | None:
 
 
 def is_signed(user_key: str, message: bytes, signature: str) -> bool:
-    """Tell whether the holder of a user's key signed `message`."""
+    """Return True if the holder of a user's key signed `message`."""
     key = find_public_key(user_key, Prefix.USER)
     raw = find_signature(signature)
     return key is not None and raw is not None and is_verified(key, message, raw)
 
 
 def is_verified(key: bytes, message: bytes, signature: bytes) -> bool:
-    """Tell whether a signature of `message` was made with the other half of a public key."""
+    """Return True if `signature` of `message` was made with the other half of a public key."""
     # Here and below: a server whose users have passwords starts without loading any of it.
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -113,7 +120,7 @@ def is_verified(key: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def find_user_seed(text: str) -> bytes | None:
-    """Give the 32 secret bytes of a user's seed; None where the text is none."""
+    """Return the 32 secret bytes of a user's seed; None if `text` is none."""
     if len(text) != SEED_CHARACTERS:
         return None
     try:
@@ -128,7 +135,7 @@ def find_user_seed(text: str) -> bytes | None:
 
 
 def sign(seed: bytes, message: bytes) -> tuple[str, str]:
-    """Sign a message with a user's secret bytes: gives the public key and the signature as text."""
+    """Sign a message with a user's secret bytes; return the public key and the signature."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     private = Ed25519PrivateKey.from_private_bytes(seed)

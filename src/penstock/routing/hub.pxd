@@ -20,14 +20,13 @@ cdef class Hub:
     cdef readonly uint64_t in_bytes
     cdef readonly uint64_t out_msgs
     cdef readonly uint64_t out_bytes
-    cdef readonly uint64_t slow_receivers
     cdef uint8_t* buffer
     cdef size_t buffer_bytes
     cdef list dirty
-    # Receivers that want to know when the buffer at hand is done.
+    # Receivers whose `finish` is called when the buffer at hand is done.
     cdef list finishing
     cdef uint64_t random_state
-    # Whose message is being routed, borrowed; NULL while none is.
+    # The publisher of the message that is being routed, borrowed; NULL for none.
     cdef void* source
 
     cdef uint64_t random(self) noexcept
@@ -41,7 +40,7 @@ cdef class Shadow(Receiver):
     # Stands in one account for a subscription of another.
     cdef readonly Subscription original
     cdef object rename
-    # The last subject that was renamed, and how it is called there.
+    # The last subject that was renamed, and its name there.
     cdef bytes latest
     cdef bytes renamed
 

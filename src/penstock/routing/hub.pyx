@@ -1,7 +1,7 @@
-"""What the links of one server share, and the way of a message from its subject to its receivers.
+"""What the links of one server share, and a message's way from its subject to its receivers.
 
-A message goes to every plain subscription and to one member of each queue group. What receivers
-gathered meanwhile is sent by `Hub.flush`, one system call each.
+A message goes to every plain subscription and to one member of each queue group. `Hub.flush` sends
+what receivers gathered meanwhile, with one system call each.
 
 One thread: the event loop's.
 """
@@ -23,7 +23,7 @@ cdef int passing_on = 0
 cdef void _fill(
     Frame* frame, bytes subject, bytes reply, bytes payload, size_t headers_size
 ) noexcept:
-    # Their memory is the caller's, who keeps it while the frame is used.
+    # The memory is the caller's, which keeps it while the frame is used.
     frame.subject = subject
     frame.subject_size = len(subject)
     frame.reply = NULL
@@ -65,18 +65,18 @@ cdef class Hub:
 
     @property
     def publisher(self):
-        """Whose message a Service is given right now; None for one of the server's own."""
+        """Return the publisher of the message that is routed now; None for the server itself."""
         return None if self.source == NULL else <object>self.source
 
     def publish(self, Sublist sublist not None, bytes subject not None, bytes reply,
                 bytes headers not None, bytes body not None):
-        """Route a message of the server's own; give how many took it. `flush` sends it."""
+        """Route a message of the server's own; return how many took it. `flush` sends it."""
         return self.publish_as(sublist, subject, subject, reply, headers, body)
 
     cpdef int publish_as(
         self, Sublist sublist, bytes target, bytes subject, bytes reply, bytes headers, bytes body
     ) except -1:
-        """As `publish`, to those who listen to `target`, who are shown `subject` instead."""
+        """As `publish`, to the subscriptions to `target`, which are shown `subject` instead."""
         cdef bytes payload = headers + body if headers else body
         cdef Frame frame
         _fill(&frame, subject, reply, payload, len(headers))
@@ -84,9 +84,10 @@ cdef class Hub:
 
     def pass_on(self, Sublist sublist not None, bytes target not None, bytes subject not None,
                 bytes reply, bytes headers not None, bytes body not None):
-        """As `publish_as`, of a message of somebody else that is routed right now.
+        """As `publish_as`, for a message of another publisher that is being routed now.
 
-        It remains that one's. No shadow takes it: what came as a request is not imported further.
+        It stays that publisher's message. No shadow takes it: a request that came through an import
+        is not imported further.
         """
         global passing_on
         cdef bytes payload = headers + body if headers else body
@@ -101,7 +102,7 @@ cdef class Hub:
 
     def give(self, Receiver source not None, Subscription subscription not None,
              bytes subject not None, bytes reply, bytes headers not None, bytes body not None):
-        """Give a message of `source` to one subscription; tell whether it was taken."""
+        """Offer a message of `source` to one subscription; return True if it was taken."""
         cdef bytes payload = headers + body if headers else body
         cdef void* outer = self.source
         cdef Frame frame
@@ -113,7 +114,7 @@ cdef class Hub:
             self.source = outer
 
     cpdef flush(self):
-        """Send what was gathered for every receiver, one system call each."""
+        """Send what every receiver gathered, one system call each."""
         cdef Receiver receiver
         cdef list dirty
         cdef Py_ssize_t done = 0
@@ -128,7 +129,7 @@ cdef class Hub:
                 done += 1
                 receiver.send_gathered()
         finally:
-            # Whoever stands behind one that failed is sent its bytes with the next flush.
+            # The receivers behind one that failed are sent their bytes with the next flush.
             if done < len(dirty):
                 self.dirty.extend(dirty[done:])
 
@@ -140,10 +141,10 @@ cdef class Service(Receiver):
     cdef tuple declined
 
     def __init__(self, callback, tuple declined=()):
-        """`callback(subject, reply, headers, body)`; reply is None where none was given.
+        """Call `callback(subject, reply, headers, body)` for each message; reply may be None.
 
-        It gives False for what it did not take. Subjects that begin as one of `declined` are left
-        to others, or to nobody.
+        It returns False for a message that it did not take. Messages whose subject begins with one
+        of `declined` are not taken, and the callback is not called.
         """
         self.callback = callback
         self.declined = declined
@@ -164,14 +165,14 @@ cdef class Service(Receiver):
         return 0 if taken is False else TAKEN_BY_PYTHON
 
     def on_auto_unsubscribed(self, Subscription subscription):
-        """Services do not end by themselves."""
+        """Do nothing: services do not end by themselves."""
 
 
 cdef class Shadow(Receiver):
-    """Stands in one account for a subscription of another, which gets what comes here."""
+    """Stands in one account for a subscription of another, and delivers to that one."""
 
     def __init__(self, Subscription original not None, rename):
-        """`rename(subject)` tells what the other account calls a subject; None for the same."""
+        """`rename(subject)` returns the other account's name of a subject; None for the same."""
         self.original = original
         self.rename = rename
 
@@ -193,11 +194,11 @@ cdef class Shadow(Receiver):
         return _give(self.original, &other)
 
     def on_auto_unsubscribed(self, Subscription subscription):
-        """It ends with the subscription that it stands for."""
+        """Do nothing: a shadow ends with the subscription that it stands for."""
 
 
 cdef inline int _give(Subscription subscription, const Frame* frame) except -1:
-    # Deliver to one subscription, minding denials and its end; how it was taken.
+    # Deliver to one subscription unless it is denied or at its end; return how it was taken.
     cdef Receiver receiver = subscription.receiver
     cdef int taken
     if subscription.closed:
@@ -220,7 +221,7 @@ cdef inline int _give(Subscription subscription, const Frame* frame) except -1:
 cdef inline int _offer(
     Hub hub, Receiver source, Subscription subscription, const Frame* frame
 ) except -1:
-    # As `_give`, minding echo, too, and who is charged for it; 1 where it was taken.
+    # As `_give`, unless the publisher wants no echo; charge the publisher; return 1 if taken.
     cdef int taken
     if subscription.receiver is source and source is not None and not source.echo:
         return 0
@@ -233,7 +234,7 @@ cdef inline int _offer(
 
 
 cdef int _spread(Hub hub, Matches found, Receiver source, const Frame* frame) except -1:
-    # Deliver to every plain subscription and to one member of each queue group; how many took it.
+    # Deliver to every plain subscription and one member of each queue group; return how many took.
     cdef list members
     cdef Py_ssize_t place, count, first
     cdef int taken = 0
@@ -251,13 +252,13 @@ cdef int _spread(Hub hub, Matches found, Receiver source, const Frame* frame) ex
 
 
 cdef int route(Hub hub, Sublist sublist, Receiver source, const Frame* frame) except -1:
-    # Deliver to whoever subscribed to the frame's subject; how many took it.
+    # Deliver to the subscriptions to the frame's subject; return how many took it.
     cdef Matches found = sublist.match(frame.subject, frame.subject_size)
     return 0 if found.is_nobody else route_to(hub, found, source, frame)
 
 
 cdef int route_to(Hub hub, Matches found, Receiver source, const Frame* frame) except -1:
-    # As `_spread`, while the hub knows whose message it is; a service may publish within.
+    # As `_spread`, with the publisher noted in the hub; a service may publish within.
     cdef void* outer = hub.source
     hub.source = NULL if source is None else <void*>source
     try:

@@ -1,10 +1,10 @@
-"""Who listens to a subject: told to those who wait for it to change.
+"""Changes of interest: calls when subscriptions to a subject come or go.
 
-A sublist may have several observers, each of which is told of every subscription that is put in or
-taken out. A watch is one of them. What it watches are literal subjects; whoever watches one is told
-after every change that concerns it, and asks the sublist for itself.
+A sublist may have several observers, each of which is called with every subscription that is
+inserted or removed. `InterestWatch` is one of them: it watches literal subjects, calls back after
+every change that may concern one, and leaves it to the callback to look at the sublist.
 
-One thread: the event loop's.
+One thread: the event loop's. Used by consumers with a delivery subject, and by imports.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Observer = Callable[[Subscription], None]
 
 
 class _Observers:
-    """All who observe one sublist, in the order in which they came."""
+    """All observers of one sublist, in the order in which they came."""
 
     def __init__(self) -> None:
         self.each: tuple[Observer, ...] = ()
@@ -30,7 +30,7 @@ class _Observers:
 
 
 def observe(sublist: Sublist, observer: Observer) -> None:
-    """Call an observer with every subscription from now on; it may be called once for each."""
+    """Call an observer with every subscription from now on; adding it twice does nothing."""
     if not isinstance(sublist.observer, _Observers):
         sublist.observer = _Observers()
     if observer not in sublist.observer.each:
@@ -59,7 +59,7 @@ class InterestWatch:
         observe(self._sublist, self._observe)
 
     def unwatch(self, subject: bytes, changed: Changed) -> None:
-        """Call it no more."""
+        """Stop calling `changed` for a subject."""
         watchers = self._watched.get(subject, [])
         if changed in watchers:
             watchers.remove(changed)

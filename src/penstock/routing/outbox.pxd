@@ -9,7 +9,7 @@ cdef class Outbox:
     cdef size_t end
     cdef size_t room
 
-    # It filled a large buffer the last time.
+    # It filled more than a small buffer the last time.
     cdef bint is_busy
 
     cdef size_t pending(self) noexcept nogil

@@ -1,8 +1,9 @@
 """Bytes waiting to be sent to one receiver: one growing buffer, sent from its front.
 
-An empty outbox holds no memory beyond a small buffer. Those that fill and empty all the time take
-their large buffers from a few that all of them share: fresh memory costs a page fault every 4 KiB.
-The limit is the owner's: whoever appends asks `pending` first.
+An empty outbox holds no memory beyond a small buffer. Outboxes that fill and empty all the time
+take their large buffers from a few that all of them share: fresh memory costs a page fault every
+4 KiB. An outbox has no limit of its own: `net.link` compares `pending` with `max_pending` before it
+appends.
 
 One thread: the event loop's.
 """
@@ -32,7 +33,7 @@ cdef int spares_count = 0
 
 
 cdef uint8_t* _take_spare() noexcept nogil:
-    # A shared buffer, or a new one like it; NULL where there is no memory.
+    # Return a shared buffer, or a new one of its size; NULL where there is no memory.
     global spares_count
     if spares_count:
         spares_count -= 1
@@ -50,7 +51,7 @@ cdef class Outbox:
         return self.end - self.start
 
     cdef uint8_t* reserve(self, size_t more) except NULL:
-        # Room for `more` bytes at the end; the caller moves `end` when it has filled them.
+        # Return room for `more` bytes at the end; the caller moves `end` when it has filled them.
         cdef size_t room
         cdef uint8_t* grown
         if self.end + more <= self.room:
@@ -96,7 +97,7 @@ cdef class Outbox:
         return 0
 
     cdef Py_ssize_t send(self, int fd) noexcept nogil:
-        # Send what the socket takes: the bytes left over, or -1 where the connection is gone.
+        # Send what the socket takes; return the bytes left over, -1 if the connection is gone.
         cdef ssize_t sent
         while self.start < self.end:
             sent = c_send(
@@ -109,7 +110,7 @@ cdef class Outbox:
                     return self.end - self.start
                 return -1
             self.start += sent
-        # One that needed little of a shared buffer is content with its own the next time.
+        # An outbox that needed little of a shared buffer begins with its own the next time.
         self.is_busy = self.end > ROOM_KEPT
         self.start = self.end = 0
         if self.room > ROOM_KEPT:
@@ -131,11 +132,11 @@ cdef class Outbox:
         self.put(<const char*>data, len(data))
 
     def send_to(self, int fd):
-        """Send what a socket takes: the bytes left over, or -1 where it is gone."""
+        """Send what a socket takes; return the bytes left over, -1 if the connection is gone."""
         return self.send(fd)
 
     def take(self):
-        """Give everything that waits, and be empty."""
+        """Remove and return everything that waits."""
         taken = PyBytes_FromStringAndSize(<char*>self.data + self.start, self.end - self.start)
         self.start = self.end = 0
         if self.room > ROOM_KEPT:
@@ -143,7 +144,7 @@ cdef class Outbox:
         return taken
 
     def clear(self):
-        """Forget everything that waits, and give its memory back."""
+        """Drop everything that waits, and free its memory."""
         self.release()
 
     def __len__(self):

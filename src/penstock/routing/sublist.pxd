@@ -35,7 +35,7 @@ cdef struct Frame:
     const uint8_t* payload
     size_t payload_size
     size_t headers_size
-    # The sizes as the publisher wrote them; NULL where nobody did.
+    # The sizes as the publisher wrote them; NULL for a message of the server.
     const uint8_t* size_text
     size_t size_text_size
     const uint8_t* headers_text
@@ -43,17 +43,17 @@ cdef struct Frame:
 
 
 cdef class Receiver:
-    # Who is given messages: a connection, or a part of the server.
-    # Whether it wants its own messages too.
+    # Whatever a subscription delivers to: a connection, or a part of the server.
+    # True if it wants its own messages, too.
     cdef public bint echo
 
-    # 0 where it was not taken; otherwise how, see TAKEN in hub.pxd.
+    # Return 0 if it did not take the message; otherwise how, see TAKEN in hub.pxd.
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1
-    # Send what was delivered, for those that asked the hub.
+    # Send what was delivered; called for receivers in the hub's list `dirty`.
     cdef int send_gathered(self) except -1
-    # Note how another took what this one published.
+    # Note how another receiver took what this one published.
     cdef int charge(self, int taken) except -1
-    # The buffer whose messages it was given has come to its end; for those that asked the hub.
+    # The buffer whose messages it got has come to its end; for those in the hub's `finishing`.
     cdef int finish(self) except -1
 
 
@@ -66,7 +66,7 @@ cdef class Subscription:
     cdef public int64_t max_messages
     cdef public int64_t delivered
     cdef public bint closed
-    # Subjects that are not delivered although they match.
+    # Subjects that are not delivered although the subscription matches them.
     cdef public SubjectFilter deny
 
 
@@ -74,18 +74,18 @@ cdef class Matches:
     # The subscriptions of one literal subject: plain ones, and a list for each queue group.
     cdef readonly list plain
     cdef readonly list queues
-    # What it is remembered under: the subject, what is before its last token, or its first tokens.
+    # The key of its slot: the subject, what is before its last token, or its first tokens.
     cdef bytes subject
     cdef bint is_any_last
     # So many first tokens decide, whatever follows on them; 0 where more of the subject does.
     cdef uint32_t deciding
-    # It is remembered under those.
+    # Those tokens are its key.
     cdef bint is_any_rest
-    # Nobody subscribed.
+    # No subscription matches.
     cdef bint is_nobody
     # The sublist holds it, until its epoch ends.
     cdef bint is_kept
-    # Where it is remembered, and which of those that are.
+    # Its slot, and its place in the list `kept`.
     cdef uint32_t slot
     cdef uint32_t place
 
@@ -93,13 +93,13 @@ cdef class Matches:
 
 
 cdef class Node:
-    # One token's place in the trie.
+    # One token in the trie.
     cdef bytes token
-    # The places below it: one Node, or a dictionary of several by their token.
+    # The nodes below it: one Node, or a dictionary of several by their token.
     cdef object literals
     cdef Node star
     cdef Node rest
-    # Whoever subscribed to it: one Subscription, or a dictionary of several; for queues by name.
+    # Its subscriptions: one Subscription, or a dictionary of several; of queue groups by name.
     cdef object plain
     cdef dict queues
 
@@ -123,15 +123,15 @@ cdef class Sublist:
     cdef readonly uint32_t count
     # Inserts and removes so far.
     cdef uint64_t changes
-    # Called with each subscription that was put in or taken out; None for nobody.
+    # Called with each subscription that was inserted or removed; None for no observer.
     cdef public object observer
     cdef Slot* slots
-    # The remembered answers, and how many subscriptions they hold together.
+    # The cached answers; `remembered` is how many subscriptions they hold together.
     cdef list kept
-    # Moves with every remembered answer that is let go; no two sublists are ever at the same.
+    # Grows with every cached answer that is dropped; no two sublists ever have the same.
     cdef uint64_t epoch
     cdef size_t remembered
-    # For how many first tokens answers are remembered: bit 3 for three of them.
+    # For how many first tokens answers are cached: bit 3 for three of them.
     cdef uint64_t starts_known
 
     cdef Matches match(self, const uint8_t* subject, size_t size)

@@ -1,12 +1,13 @@
 """Subscriptions by subject: a trie of tokens, and a cache of what literal subjects match.
 
-A publish asks `match` for its subject. The answer is remembered per subject in a table of fixed
-size until any subscription comes or goes, which forgets them all; a subject that is not remembered
-costs a walk through the trie. Where no subscription looks at what follows on its first tokens, it
-is remembered for all subjects that begin with these. The table never grows: a newcomer takes the
-place of whoever has the same slot, and what the answers hold together is bounded too.
+A publish looks its subject up with `match`. The answer is cached per subject in a table of fixed
+size until any subscription comes or goes, which clears the table; a subject that is not cached
+costs a walk through the trie. Where no subscription looks at what follows a subject's first tokens,
+the answer is cached for all subjects that begin with them.
 
-A million subscriptions fit: a place in the trie has a dictionary only for what it has several of.
+Invariant: the table never grows; a new answer replaces the one in its slot, and the subscriptions
+that all answers hold together are bounded too. A million subscriptions fit: a node of the trie has
+a dictionary only where it has several children or subscriptions.
 
 One thread: the event loop's.
 """
@@ -22,19 +23,19 @@ cdef extern from "string.h" nogil:
     void* memmem(const void* data, size_t size, const void* wanted, size_t wanted_size)
 
 cdef enum:
-    # 8,192 subjects remembered: 128 KiB of slots for each account that is used.
+    # 8,192 subjects cached: 128 KiB of slots for each account that is used.
     SLOTS = 8192
-    # Subscriptions in all remembered answers together, 8 MiB of references: thousands that listen
+    # Subscriptions in all cached answers together, 8 MiB of references: thousands of subscriptions
     # to everything would otherwise stand in the answer of every subject.
     REMEMBERED_MAX = 1048576
-    # More first tokens than these are not remembered by themselves.
+    # Answers are not cached for more first tokens than these.
     STARTS_MAX = 15
 
 cdef uint64_t sublists_made = 0
 
 
 cdef class Receiver:
-    """Who is given messages."""
+    """Whatever a subscription delivers to: a connection, or a part of the server."""
 
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
         raise NotImplementedError
@@ -61,7 +62,7 @@ cdef class Subscription:
 
 
 cdef class Matches:
-    """What one subject matches."""
+    """The subscriptions that one literal subject matches."""
 
     def __cinit__(self, bytes subject not None):
         self.subject = subject
@@ -69,23 +70,23 @@ cdef class Matches:
         self.queues = []
 
     cdef size_t size(self) noexcept:
-        # Subscriptions in it; at least one, since remembering even nobody takes room.
+        # Return the subscriptions in it, and one more: an empty answer takes room, too.
         cdef size_t total = 1 + len(self.plain)
         for members in self.queues:
             total += len(<list>members)
         return total
 
 
-# Places lie within one another as deep as a subject is long: they are freed without a deep stack.
+# Nodes lie within one another as deep as a subject is long: they are freed without a deep stack.
 @cython.trashcan(True)
 cdef class Node:
-    """One token's place in the trie."""
+    """One token in the trie."""
 
     def __cinit__(self, bytes token not None):
         self.token = token
 
     cdef Node child(self, bytes token):
-        # None where there is none.
+        # Return the child of any token, or None.
         if token == b"*":
             return self.star
         if token == b">":
@@ -140,7 +141,7 @@ cdef class Node:
         return 0
 
     cdef bint discard(self, Subscription subscription) except -1:
-        # False where it was not there.
+        # Return False if it was not there.
         cdef bytes queue = subscription.queue
         if queue is None:
             if not _has(self.plain, subscription):
@@ -165,8 +166,8 @@ cdef class Node:
         )
 
 
-# Most places have one subscription. So some are kept as None for none, as itself for one, and as a
-# dictionary for several: in the order in which they came, and each found at once.
+# Most nodes have one subscription. So a set of them is None if empty, the subscription itself if it
+# is the only one, and otherwise a dictionary: it keeps their order, and finds each at once.
 
 cdef object _with(object some, Subscription subscription):
     if some is None:
@@ -241,7 +242,7 @@ cdef class Sublist:
         free(self.slots)
 
     def insert(self, Subscription subscription not None):
-        """Add a subscription; raises UsageError for a subject that cannot be subscribed to."""
+        """Add a subscription; raise UsageError if its subject cannot be subscribed to."""
         cdef Node node = self.root
         cdef list tokens = subscription.subject.split(b".")
         if b"" in tokens or b">" in tokens[:-1]:
@@ -256,7 +257,7 @@ cdef class Sublist:
             self.observer(subscription)
 
     def remove(self, Subscription subscription not None):
-        """Take a subscription out; False where it was not there."""
+        """Remove a subscription; return False if it was not there."""
         cdef list path = []
         cdef Node node = self.root
         for token in subscription.subject.split(b"."):
@@ -285,7 +286,7 @@ cdef class Sublist:
         return 0
 
     cdef int _forget(self) except -1:
-        # What is remembered is old; this costs what was remembered since the last time.
+        # Clear the cache; this costs as much as was cached since the last time.
         cdef Matches found
         if self.kept:
             for found in self.kept:
@@ -303,7 +304,7 @@ cdef class Sublist:
         cdef Slot* slot
         cdef Matches found
         if size and subject[size - 1] == 46:
-            # Reaches nobody, and is the key of what others share.
+            # It matches nothing, and is the key under which others share an answer.
             return self._find(subject[:size])
         value = hash_subject(subject, size)
         if self.slots != NULL:
@@ -319,7 +320,7 @@ cdef class Sublist:
             found = self._recall_start(subject, size)
             if found is not None:
                 return found
-        # Every request has a reply of its own, which only its last token tells from the others.
+        # Every request has a reply subject of its own: only the last token differs.
         while start and subject[start - 1] != 46:
             start -= 1
         if start:
@@ -341,7 +342,7 @@ cdef class Sublist:
         return found
 
     cdef Matches _recall(self, uint64_t value, const uint8_t* key, size_t size):
-        # What is remembered under a key, or None.
+        # Return the answer that is cached under a key, or None.
         cdef Slot* slot
         cdef Matches found
         if self.slots == NULL:
@@ -357,7 +358,7 @@ cdef class Sublist:
         return found
 
     cdef Matches _recall_start(self, const uint8_t* subject, size_t size):
-        # What is remembered for all subjects that begin as this one, or None.
+        # Return the answer that is cached for all subjects that begin as this one, or None.
         cdef uint64_t left = self.starts_known >> 1
         cdef size_t at = 0
         cdef Matches found
@@ -365,7 +366,7 @@ cdef class Sublist:
             if subject[at] == 46:
                 if left & 1:
                     found = self._recall(hash_subject(subject, at + 1), subject, at + 1)
-                    # A subject with an empty token reaches nobody.
+                    # A subject with an empty token matches nothing.
                     if found is not None and found.is_any_rest and (
                         memmem(subject + at, size - at, b"..", 2) == NULL
                     ):
@@ -405,7 +406,7 @@ cdef class Sublist:
         cdef Matches found = Matches(subject)
         cdef dict groups = {}
         cdef list tokens = subject.split(b".")
-        # A subject with an empty token reaches nobody, not even a subscription to everything.
+        # A subject with an empty token matches nothing, not even a subscription to everything.
         if b"" not in tokens:
             _collect(self.root, tokens, found, groups)
         found.queues = list(groups.values())
@@ -413,7 +414,7 @@ cdef class Sublist:
         return found
 
     def matches(self, bytes subject not None):
-        """Give the Matches of a literal subject."""
+        """Return the subscriptions that a literal subject matches."""
         cdef const uint8_t* text = subject
         return self.match(text, len(subject))
 
@@ -439,7 +440,7 @@ cdef class Sublist:
                 nodes.append(node.rest)
 
     def statistics(self):
-        """Give inserts, removes, subjects remembered, and their fan-outs: largest and total."""
+        """Return inserts, removes, cached subjects, and of these the largest and total fan-out."""
         cdef Py_ssize_t fanout, largest = 0, total = 0
         cdef Matches found
         for found in self.kept:
@@ -451,7 +452,7 @@ cdef class Sublist:
 
     @property
     def cached(self):
-        """How many subjects are remembered right now."""
+        """Return how many subjects are cached now."""
         return len(self.kept)
 
 
@@ -464,7 +465,7 @@ cdef int _take(Node node, list plain, dict groups) except -1:
 
 
 cdef size_t _start_of(const uint8_t* subject, size_t size, uint32_t tokens) noexcept nogil:
-    # How long the first tokens of a subject are, with the dot behind them.
+    # Return the bytes of a subject's first tokens, with the dot behind them.
     cdef size_t at = 0
     while at < size and tokens:
         tokens -= subject[at] == 46
@@ -473,9 +474,9 @@ cdef size_t _start_of(const uint8_t* subject, size_t size, uint32_t tokens) noex
 
 
 cdef int _collect(Node node, list tokens, Matches found, dict groups) except -1:
-    # Gather who subscribed, and find out how much of the subject that depends on. The order is the
-    # reference's: it decides whose subscription hears that nobody answers. Ways that are still to
-    # go are kept in a list: as calls, a long subject could exhaust the stack.
+    # Collect the subscriptions that match, and how much of the subject that depends on. The order
+    # is the reference server's: it decides which subscription is told that nobody answers. Branches
+    # that are still to be walked wait in a list: recursion could exhaust the stack.
     cdef Py_ssize_t place = 0, last = len(tokens) - 1, deciding = 0
     cdef list ways = []
     cdef Node child

@@ -1,6 +1,6 @@
 """The functions that a transform's destination may use, one token each; see `transforms`.
 
-What always holds: a piece that was parsed renders for every subject that has the source's tokens.
+Invariant: a piece that was parsed renders for every subject that has the source's tokens.
 
 Pure: chance is an argument.
 """
@@ -16,7 +16,7 @@ import msgspec
 from penstock.errors import UsageError
 
 RandomBelow = Callable[[int], int]
-"""Gives a random number from 0 to below its argument."""
+"""Returns a random number from 0 to below its argument."""
 
 _FUNCTION = re.compile(
     r"\{\{[\t\n\f\r ]*([pP]artition|[wW]ildcard|[sS]plit[fF]rom[lL]eft|[sS]plit[fF]rom[rR]ight"
@@ -59,11 +59,11 @@ class Piece(msgspec.Struct, frozen=True):
 
     @property
     def is_constant(self) -> bool:
-        """Tell whether it is the same for every subject."""
+        """True if it is the same for every subject."""
         return self.function is Function.LITERAL
 
     def render(self, tokens: Sequence[bytes], random_below: RandomBelow) -> bytes:
-        """Give what stands in its place for a subject's tokens."""
+        """Return the text that it becomes for a subject's tokens."""
         function = self.function
         if function is Function.LITERAL:
             return self.text
@@ -86,7 +86,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 def fnv1a(data: bytes) -> int:
-    """Give the 32-bit FNV-1a hash."""
+    """Return the 32-bit FNV-1a hash."""
     value = _FNV_START
     for byte in data:
         value = (value ^ byte) * _FNV_PRIME & 0xFFFFFFFF
@@ -146,12 +146,12 @@ def parse_token(token: str, wildcards: Sequence[int] | None) -> Piece:
 
 
 def is_function(token: str) -> bool:
-    """Tell whether a token is meant to be a function."""
+    """Return True if a token is meant to be a function."""
     return len(token) > 4 and token.startswith("{{") and token.endswith("}}")
 
 
 def encoded(text: str) -> bytes:
-    """Give configured text as it is on the wire, bytes that are no text included."""
+    """Return configured text as bytes of the wire, including bytes that are no text."""
     return text.encode("utf-8", "surrogateescape")
 
 

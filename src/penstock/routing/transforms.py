@@ -15,16 +15,24 @@ An account's mappings give each source destinations with weights in percent, for
 for one by name; what is left of 100 keeps the original subject, unless the source itself is among
 the destinations: then it is lost on purpose.
 
-What always holds: a transform that was built can be applied to every subject that its source
-matches. Errors carry the reference server's words.
+An account that imports subjects of another may call them differently; the first `*` of the name
+here stands for what the first `*` there matched, as `$1` does:
+
+    orders.>   there is called   from_a.>       here
+    calc.*.*   there is called   sums.$2.$1     here
+
+Invariants: a transform that was built can be applied to every subject that its source matches; an
+imported subject has one name here, and that name leads back to it. Errors carry the reference
+server's words.
 
 Pure: chance is an argument. `SubjectMappings` belongs to the event loop's thread.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -79,7 +87,7 @@ class SubjectTransform:
         return f"SubjectTransform({self.source!r}, {self.destination!r})"
 
     def selects(self, tokens: Sequence[bytes]) -> bool:
-        """Tell whether the source matches a subject's tokens.
+        """Return True if the source matches a subject's tokens.
 
         A wildcard token in the subject is matched by the same or a wider wildcard only, and `*`
         does not match an empty token.
@@ -98,7 +106,7 @@ class SubjectTransform:
         return len(tokens) == len(self._wanted)
 
     def apply(self, tokens: Sequence[bytes], random_below: RandomBelow) -> bytes:
-        """Give the new subject for tokens that the source matches."""
+        """Return the new subject for tokens that the source matches."""
         if self._is_constant:
             return encoded(self.destination)
         parts = [each.render(tokens, random_below) for each in self._pieces]
@@ -107,7 +115,7 @@ class SubjectTransform:
         return b".".join(parts)
 
     def find(self, subject: bytes, random_below: RandomBelow) -> bytes | None:
-        """Give the new subject; None where the source does not match a literal `subject`."""
+        """Return the new subject; None if the source does not match a literal `subject`."""
         tokens = subject.split(b".")
         if b"" in tokens or not is_literal(subject) or not self.selects(tokens):
             return None
@@ -168,7 +176,7 @@ class _Mapping:
     def _weighed(
         self, chosen: list[tuple[int, SubjectTransform]]
     ) -> list[tuple[int, SubjectTransform]]:
-        """Give each with the sum of the weights up to it and its own."""
+        """Return each with the sum of the weights up to its own."""
         total = sum(weight for weight, _ in chosen)
         names_source = any(each.subject == self.source.source for each in self.destinations)
         if total != 100 and not names_source:
@@ -179,7 +187,7 @@ class _Mapping:
         return ends
 
     def map(self, tokens: Sequence[bytes], random_below: RandomBelow) -> bytes:
-        """Give the new subject; empty where the message is to be lost."""
+        """Return the new subject; empty where the message is to be lost."""
         choices = self._choices
         drawn = 0 if len(choices) == 1 and choices[0][0] == 100 else random_below(100)
         for end, transform in choices:
@@ -212,13 +220,13 @@ class SubjectMappings:
         return len(self._mappings)
 
     def describe(self) -> dict[str, tuple[Destination, ...]]:
-        """Give the sources with their destinations, as they were declared."""
+        """Return the sources with their destinations, as they were declared."""
         return {source: mapping.destinations for source, mapping in self._mappings.items()}
 
     def map(self, subject: bytes) -> bytes:
-        """Give the subject that a message to `subject` goes on with.
+        """Return the subject with which a message to `subject` goes on.
 
-        Empty where the weights say that it is lost: an empty subject reaches nobody.
+        It is empty where the weights say that the message is lost: "" matches nothing.
         """
         try:
             found = self._found[subject]
@@ -286,3 +294,89 @@ def _check_reversible(tokens: Sequence[str], pieces: Sequence[Piece], wildcard_c
             "invalid mapping destination: not using all of the token wildcard(s) in "
             + ".".join(tokens)
         )
+
+
+_PLACEHOLDER: Final = re.compile(r"\$(\d+)|\{\{\s*wildcard\s*\(\s*(\d+)\s*\)\s*\}\}", re.IGNORECASE)
+
+
+class ImportNames:
+    """The names that imported subjects have here; see the module.
+
+    `there` is the imported pattern, `here` its name, "" for the same. Raises UsageError where one
+    does not fit the other.
+    """
+
+    def __init__(self, there: str, here: str = "") -> None:
+        self.is_same = here in ("", there)
+        forward = _numbered(here or there)
+        tokens = [_as_wildcard(token) for token in forward]
+        self.pattern = ".".join(tokens).encode()
+        """What is imported, as it is called here."""
+
+        self._tokens = [token.encode() for token in tokens]
+        self._forward = SubjectTransform(there, ".".join(forward), reversible=True)
+        self._backward = SubjectTransform(self.pattern.decode(), _reversed(there, forward))
+
+    def here(self, subject: bytes) -> bytes:
+        """Return the name here of a subject there; a subject that is not imported keeps its own."""
+        tokens = subject.split(b".")
+        if self.is_same or not self._forward.selects(tokens):
+            return subject
+        return self._forward.apply(tokens, _no_chance)
+
+    def there(self, subject: bytes) -> bytes:
+        """Return the name there of an imported subject."""
+        return subject if self.is_same else self._backward.apply(subject.split(b"."), _no_chance)
+
+    def overlap(self, pattern: bytes) -> bytes | None:
+        """Return the subjects there that a pattern here matches, as a pattern; None for none."""
+        tokens = _intersection(pattern.split(b"."), self._tokens)
+        return None if tokens is None else self.there(b".".join(tokens))
+
+
+def _intersection(one: list[bytes], other: list[bytes]) -> list[bytes] | None:
+    common: list[bytes] = []
+    for place in range(max(len(one), len(other))):
+        a = one[place] if place < len(one) else b""
+        b = other[place] if place < len(other) else b""
+        if not a or not b:
+            return None
+        if a == b">" or b == b">":
+            return common + (other if a == b">" else one)[place:]
+        if a != b and b"*" not in (a, b):
+            return None
+        common.append(b if a == b"*" else a)
+    return common
+
+
+def _numbered(pattern: str) -> list[str]:
+    tokens = pattern.split(".")
+    count = 0
+    for place, token in enumerate(tokens):
+        if token == "*":
+            count += 1
+            tokens[place] = f"${count}"
+    return tokens
+
+
+def _as_wildcard(token: str) -> str:
+    return "*" if _PLACEHOLDER.fullmatch(token) else token
+
+
+def _reversed(there: str, forward: list[str]) -> str:
+    """Return `there` with each `*` as the number of the wildcard that stands for it here."""
+    found = [match for token in forward if (match := _PLACEHOLDER.fullmatch(token))]
+    numbers = {int(match[1] or match[2]): n for n, match in enumerate(found, start=1)}
+    tokens = there.split(".")
+    count = 0
+    for place, token in enumerate(tokens):
+        if token == "*":
+            count += 1
+            if count not in numbers:
+                raise UsageError("invalid mapping destination: not using all wildcards")
+            tokens[place] = f"${numbers[count]}"
+    return ".".join(tokens)
+
+
+def _no_chance(bound: int) -> int:
+    raise AssertionError("a name is not left to chance")

@@ -1,6 +1,7 @@
-"""Who may: users and their secrets, permissions, accounts, certificates and TLS.
+"""Users and their secrets, permissions, accounts, certificates and TLS.
 
-Nothing here opens a connection or knows one. Other packages use `authenticator` (who is it),
-`permissions` (what may it), `accounts` (where does it belong), `tls` (contexts for listeners) and
-`identifiers` (names that the server makes up).
+Nothing here opens a connection or refers to one. Other packages use `authenticator` (who is the
+client), `permissions` (what may it do), `accounts` (which subject space is it in), `tls` (contexts
+for listeners) and `identifiers` (names that the server generates). `jwt/` does the same for
+accounts and users of operators.
 """

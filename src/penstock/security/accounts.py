@@ -1,14 +1,14 @@
-"""Accounts: subject spaces that know nothing of each other.
+"""Accounts: separate subject spaces.
 
-An account has its own subscriptions, limits and mappings, and counts what its members did. What the
-subscriptions and mappings are is the business of who builds the registry; here they are only held.
+An account has its own subscriptions, limits and mappings, and counts the traffic of its members.
+The types of subscriptions and mappings are chosen by the caller; here they are only held.
 
-What always holds: the account `$G` exists, for everybody who belongs nowhere else, and so does the
-system account unless it was switched off; an account that is declared again keeps its subscriptions
-and members, so that a reload disturbs nobody. What a member did is counted for the account it was
-in at that time.
+Invariants: the account `$G` exists, for clients without another account, and so does the system
+account unless it was switched off. An account that is declared again keeps its subscriptions and
+members, so that a reload does not disturb them. Traffic is counted for the account that the member
+was in at that time.
 
-One thread: the event loop's.
+Thread: the event loop's.
 """
 
 from __future__ import annotations
@@ -118,8 +118,19 @@ class Account(Generic[SublistT, MappingsT]):
         return f"Account({self.name!r})"
 
     @property
+    def declaration(self) -> tuple[AccountLimits, MappingsT | None, str, int, str]:
+        """Everything that a configuration or claims declare, and that a reload may change."""
+        tracing = self.trace_destination, self.trace_sampling
+        return self.limits, self.mappings, *tracing, self.name_tag
+
+    @declaration.setter
+    def declaration(self, stated: tuple[AccountLimits, MappingsT | None, str, int, str]) -> None:
+        self.limits, self.mappings = stated[:2]
+        self.trace_destination, self.trace_sampling, self.name_tag = stated[2:]
+
+    @property
     def label(self) -> str:
-        """Give the name as log lines show it."""
+        """The name as log lines show it."""
         return f"{self.name}/{self.name_tag}" if self.name_tag else self.name
 
     @property
@@ -133,7 +144,7 @@ class Account(Generic[SublistT, MappingsT]):
         return len(self._leafnodes)
 
     def clients(self) -> tuple[Member, ...]:
-        """Give the clients that are in it now, the oldest first."""
+        """Return the clients of the account, the oldest first."""
         return tuple(self._clients)
 
     def enter(self, client: Member) -> bool:
@@ -152,14 +163,14 @@ class Account(Generic[SublistT, MappingsT]):
         return True
 
     def leave(self, member: Member) -> None:
-        """Let a member go; what it did stays counted. One that is not in it changes nothing."""
+        """Remove a member if it is in the account; its traffic stays counted."""
         for members in (self._clients, self._leafnodes):
             before = members.pop(member, None)
             if before is not None:
                 self._past += _done_by(member) - before
 
     def traffic(self) -> Traffic:
-        """Give what all members did while they were in it."""
+        """Return the traffic of all members while they were in the account."""
         total = self._past
         for members in (self._clients, self._leafnodes):
             for member, before in members.items():
@@ -167,7 +178,7 @@ class Account(Generic[SublistT, MappingsT]):
         return total
 
     def leafnode_traffic(self) -> Traffic:
-        """Give what the leaf nodes that are in it now did."""
+        """Return the traffic of the leaf nodes that are connected now."""
         total = Traffic()
         for member, before in self._leafnodes.items():
             total += _done_by(member) - before
@@ -197,7 +208,7 @@ class Accounts(Generic[SublistT, MappingsT]):
         limits: AccountLimits | None = None,
         mappings: MappingsT | None = None,
     ) -> Account[SublistT, MappingsT]:
-        """Give the account of this name with these limits and mappings, a new one if need be."""
+        """Return the account of this name with these limits and mappings, created if need be."""
         account = self._accounts.get(name)
         if account is None:
             account = Account(name, self._new_sublist(), is_system=name == self._system_name)
@@ -206,23 +217,38 @@ class Accounts(Generic[SublistT, MappingsT]):
         account.mappings = mappings
         return account
 
+    def snapshot(self) -> Callable[[], None]:
+        """Return a function that brings back the accounts, limits and mappings of now.
+
+        Members, subscriptions and counts are not part of it. The function does not fail.
+        """
+        accounts = dict(self._accounts)
+        declared = [(each, each.declaration) for each in accounts.values()]
+
+        def restore() -> None:
+            self._accounts = accounts
+            for account, declaration in declared:
+                account.declaration = declaration
+
+        return restore
+
     def remove(self, name: str) -> bool:
-        """Take an account out; False for one that is not there or that must always be."""
+        """Remove an account; return False if it is absent or must always exist."""
         if name in (GLOBAL_ACCOUNT, self._system_name):
             return False
         return self._accounts.pop(name, None) is not None
 
     def find(self, name: str) -> Account[SublistT, MappingsT] | None:
-        """Give the account of this name."""
+        """Return the account of this name, or None."""
         return self._accounts.get(name)
 
     @property
     def system_account(self) -> Account[SublistT, MappingsT] | None:
-        """Give the system account, unless it was switched off."""
+        """The system account, or None if it was switched off."""
         return None if self._system_name is None else self._accounts[self._system_name]
 
     def has_others(self) -> bool:
-        """Tell whether there is any account besides `$G` and the system account."""
+        """Return True if there is any account besides `$G` and the system account."""
         return bool(self._accounts.keys() - {GLOBAL_ACCOUNT, self._system_name})
 
     def __iter__(self) -> Iterator[Account[SublistT, MappingsT]]:
@@ -233,7 +259,7 @@ class Accounts(Generic[SublistT, MappingsT]):
 
 
 def tighter(one: int, other: int) -> int:
-    """Give the lower of two limits, of which a negative one is none."""
+    """Return the lower of two limits; a negative limit is no limit."""
     if one < 0 or other < 0:
         return max(one, other, NO_LIMIT)
     return min(one, other)

@@ -1,14 +1,15 @@
-"""Who is it: credentials of a CONNECT against the users of a configuration.
+"""Authenticates a client by the credentials of its CONNECT, against the configured users.
 
-The order is the reference server's: an nkey where there are nkey users; then users by name, or by
-certificate where the listener maps certificates; then the one token or the one user of the
-`authorization` block. `no_auth_user` is who a client without credentials is.
+The order is the reference server's: an nkey if there are nkey users; then users by name, or by
+certificate if the listener maps certificates; then the single token or user of the `authorization`
+block. A client without credentials is `no_auth_user`, if there is one.
 
-What always holds: an authenticator never changes, a reload builds a new one; a refusal tells
-nobody why; secrets are compared in constant time, and a name that does not exist costs the same
-work as one that does; nothing that a client sends raises.
+Invariants: an authenticator never changes; a reload builds a new one. A refused client is not told
+why. Secrets are compared in constant time, and an unknown name takes as long as a known one.
+Nothing that a client sends raises.
 
-Any thread: an answer may take a bcrypt's time (`is_slow`); the event loop should not wait for it.
+Any thread. An answer may take as long as a bcrypt hash (`is_slow`); the event loop should not wait
+for it.
 """
 
 from __future__ import annotations
@@ -23,26 +24,25 @@ import msgspec
 
 from penstock.protocol.nkeys import is_signed
 from penstock.security.accounts import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
-from penstock.security.configured_users import (
+from penstock.security.distinguished_names import DistinguishedName, find_name
+from penstock.security.identifiers import RandomBytes, UniqueIds
+from penstock.security.permissions import Permissions
+from penstock.security.users import (
     AccountOptions,
     AuthorizationOptions,
+    Secret,
     SimpleCredentials,
+    User,
     check_users,
     configured_users,
     simple_credentials,
 )
-from penstock.security.distinguished_names import DistinguishedName, find_name
-from penstock.security.identifiers import RandomBytes, UniqueIds
-from penstock.security.passwords import Secret
-from penstock.security.permissions import Permissions
-from penstock.security.users import User
 
 if TYPE_CHECKING:
     # Reading certificates takes a library that a server without TLS need not load.
-    from penstock.security.certificates import PeerCertificate
-
     # Nor does one without operators load what is about tokens.
-    from penstock.security.token_authenticator import Grant
+    from penstock.security.jwt.authenticator import Grant
+    from penstock.security.tls import PeerCertificate
 
 HIDDEN = "[REDACTED]"
 """What stands for a token wherever a user's name is shown."""
@@ -102,7 +102,7 @@ class Identity(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Give the user as log lines show it; empty for nobody in particular."""
+        """The user as log lines show it; "" for an anonymous one."""
         if self.kind is IdentityKind.TOKEN:
             return "token"
         if not self.user:
@@ -168,7 +168,7 @@ class Authenticator:
             and (accounts or {}).keys() - {GLOBAL_ACCOUNT} == {system_account}
         )
         if implied:
-            # Only the system account has users: everybody else goes on as if there were none.
+            # Only the system account has users: other clients need not authenticate.
             no_auth_user = f"nats-{UniqueIds(random_bytes).next()[-8:]}"
             users.append(User(no_auth_user, GLOBAL_ACCOUNT, Secret(no_auth_user)))
         check_users(users, no_auth_user or "")
@@ -191,7 +191,7 @@ class Authenticator:
         token: str | None = None,
         no_auth_user: str | None = None,
     ) -> Authenticator:
-        """Give the same users as another listener sees them, such as the WebSocket one.
+        """Return the same users for another listener, such as the WebSocket one.
 
         Its own user, token or `no_auth_user`, if there is any, stands instead of all of these.
         """
@@ -211,33 +211,33 @@ class Authenticator:
 
     @property
     def required(self) -> bool:
-        """Tell whether clients must authenticate at all."""
+        """Whether clients must authenticate."""
         return bool(self._all) or self._simple.exist
 
     @property
     def asks_for_credentials(self) -> bool:
-        """Tell whether INFO shall say so: not where who comes without is somebody, too."""
+        """Whether INFO says so: not if there is a `no_auth_user`."""
         return self.required and (not self._no_auth_user or self._is_no_auth_implied)
 
     @property
     def admits_without_credentials(self) -> bool:
-        """Tell whether who comes without credentials is somebody: `no_auth_user`."""
+        """Whether a client without credentials is admitted, as `no_auth_user`."""
         return bool(self._no_auth_user)
 
     @property
     def needs_nonce(self) -> bool:
-        """Tell whether INFO must carry something to sign."""
+        """Whether INFO must carry a nonce to sign."""
         return bool(self._nkeys)
 
     @property
     def is_slow(self) -> bool:
-        """Tell whether an answer may take long: some secret is a bcrypt hash."""
+        """Whether an answer may take long because a secret is a bcrypt hash."""
         secrets = (*self._decoys, self._simple.password, self._simple.token)
         return any(secret.is_slow for secret in secrets)
 
     @property
     def has_plain_passwords(self) -> bool:
-        """Tell whether a password lies readable in the configuration, which deserves a warning."""
+        """Whether the configuration has a plaintext password, which deserves a warning."""
         plain = (
             not user.password.is_slow and not self._is_certificate_only(user)
             for user in self._users.values()
@@ -247,7 +247,7 @@ class Authenticator:
         return any(plain) or not (simple.is_empty or simple.is_slow)
 
     def has_user(self, connect: ConnectFields) -> bool:
-        """Tell whether the user or nkey that a client names is one of the users."""
+        """Return True if the user or nkey that a client names exists."""
         return connect.nkey in self._nkeys or connect.user in self._users
 
     def authenticate(
@@ -258,7 +258,7 @@ class Authenticator:
         peer_certificate: PeerCertificate | None = None,
         connection_type: str = "STANDARD",
     ) -> Identity | None:
-        """Give who a client is; None for nobody that may connect."""
+        """Return the identity of a connecting client, or None if it is refused."""
         if not self.required:
             return _anyone(connect)
         nkey = self._claimed_nkey(connect)
@@ -306,7 +306,7 @@ class Authenticator:
         return _identity(user, IdentityKind.USER)
 
     def _decoy(self, name: str) -> Secret:
-        """Give a secret to work on for a name that does not exist, always the same for a name."""
+        """Return a secret to verify for a name that does not exist, the same for each name."""
         text = name.encode("utf-8", "surrogatepass")
         number = int.from_bytes(hashlib.blake2b(text, key=self._decoy_key).digest()[:8], "little")
         return self._decoys[number % len(self._decoys)]
@@ -373,6 +373,6 @@ def _identity(user: User, kind: IdentityKind) -> Identity:
 
 
 def _anyone(connect: ConnectFields) -> Identity:
-    """Give who comes where nobody must authenticate: the name is what it says of itself."""
+    """Return the identity of a client where none must authenticate, by its own name."""
     hidden = HIDDEN if connect.auth_token else ""
     return Identity(connect.nkey or connect.user or hidden, GLOBAL_ACCOUNT, IdentityKind.ANYONE)

@@ -1,10 +1,10 @@
 """Distinguished names: the subject of a certificate, and a user name that is written as one.
 
 A name is a sequence of relative names, the most specific first, as RFC 4514 writes it:
-`CN=app,OU=billing+L=Graz,O=Acme`; in a certificate they lie the other way round. A relative name is
-a set of attributes, each a type (any case) and a value (as it is).
+`CN=app,OU=billing+L=Graz,O=Acme`. In a certificate they are in the opposite order. A relative name
+is a set of attributes, each a type (any case) and a value (as it is).
 
-Pure; any thread.
+Pure; any thread. Every start loads it, so it does not import the library that reads certificates.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class DistinguishedName:
         self._unordered = Counter(self._names)
 
     def equals(self, other: DistinguishedName) -> bool:
-        """Tell whether they are the same, relative name by relative name."""
+        """Return True if both have the same relative names in the same order."""
         return self._names == other._names
 
     def equals_in_any_order(self, other: DistinguishedName) -> bool:
-        """Tell whether they have the same relative names, wherever these stand."""
+        """Return True if both have the same relative names, in any order."""
         return self._unordered == other._unordered
 
 

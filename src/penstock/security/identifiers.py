@@ -1,11 +1,11 @@
-"""Names that a server makes up: its own in the form of public keys, nonces, unique ids.
+"""Names that a server generates: its own in the form of public keys, nonces, unique ids.
 
-Where the random bytes come from is an argument: a server passes `os.urandom`, a simulation its own
-seeded source.
+The source of random bytes is an argument: a server passes `os.urandom`, a simulation its own seeded
+source.
 
-What always holds: the same random bytes give the same names.
+Invariant: the same random bytes make the same names.
 
-Pure; `UniqueIds` belongs to one thread.
+Pure; a `UniqueIds` belongs to one thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from penstock.protocol.nkeys import Prefix, encode_public_key
 
 RandomBytes = Callable[[int], bytes]
-"""Gives so many random bytes, as os.urandom does."""
+"""Returns this many random bytes, as os.urandom does."""
 
 NONCE_BYTES = 11
 """Random bytes in a nonce: 15 characters as text, which is what a client signs."""
@@ -72,7 +72,7 @@ class UniqueIds:
         return int.from_bytes(self._random_bytes(16), "little") % end
 
     def next(self) -> str:
-        """Give the next id."""
+        """Return the next id."""
         self._sequence += self._step
         if self._sequence >= _SEQUENCE_END:
             self._start()

@@ -11,7 +11,7 @@ The rules are the reference server's, with its corners:
   members only. Where an allow list has such entries for a subject, members of other groups are out.
 - A subject with an empty token matches no entry.
 
-What always holds: a `Permissions` answers the same question always alike; only its memory of
+Invariants: a `Permissions` always gives the same answer to the same question. Only its cache of
 answers changes, and that is bounded.
 
 Called by connections, on the event loop's thread.
@@ -155,11 +155,11 @@ class Permissions:
 
     @property
     def checks_publish(self) -> bool:
-        """Tell whether there is any subject that may not be published to."""
+        """Whether there is any subject that may not be published to."""
         return self.publish_allow is not None or bool(self.publish_deny)
 
     def may_publish(self, subject: bytes) -> bool:
-        """Tell whether `subject` may be published to, responses aside."""
+        """Return True if `subject` may be published to, responses aside."""
         answer = self._answers.get(subject)
         if answer is None:
             answer = self._decide_publish(subject)
@@ -176,7 +176,7 @@ class Permissions:
         return not _any_matches(self._publish_deny, subject)
 
     def may_subscribe(self, subject: bytes, queue: bytes | None = None) -> bool:
-        """Tell whether a subscription is taken, as a member of `queue` or plainly."""
+        """Return True if a subscription is allowed, in the group `queue` or without one."""
         if b"" in subject.split(b"."):
             return not self.subscribe_allow
         return self._is_subscribe_allowed(subject, queue) and not (
@@ -193,7 +193,7 @@ class Permissions:
         return _any_matches(self._plain_allow, subject)
 
     def delivery_deny(self, subject: bytes, queue: bytes | None = None) -> SubjectFilter | None:
-        """Give what a subscription that was taken must not be sent; None for nothing."""
+        """Return what an allowed subscription must not receive; None for nothing."""
         denied = [each for each in self._plain_deny if patterns_overlap(each, subject)]
         denied += (
             each
@@ -203,14 +203,14 @@ class Permissions:
         return SubjectFilter(denied) if denied else None
 
     def new_responses(self) -> ResponsePermissions | None:
-        """Give a connection's own memory of replies; None where responses are not allowed."""
+        """Return a new memory of replies for a connection; None if responses are not allowed."""
         return None if self.responses is None else ResponsePermissions(self, *self.responses)
 
 
 class ResponsePermissions:
     """Reply subjects that one connection may answer to, though it may not publish to them.
 
-    What always holds: nothing is remembered that can no longer be used, except for what expired
+    Invariant: nothing is remembered that can no longer be used, except for what expired
     since the last note, and never more than RESPONSES_TRACKED_MAX subjects: the oldest goes first.
     """
 
@@ -238,7 +238,7 @@ class ResponsePermissions:
         self._replies[reply] = (0, now_ns)
 
     def allows(self, subject: bytes, now_ns: int) -> bool:
-        """Tell whether `subject` may be answered now, and count the message."""
+        """Return True if `subject` may be answered now, and count the message."""
         noted = self._replies.get(subject)
         if noted is None:
             return False
@@ -300,12 +300,12 @@ def _any_matches(patterns: tuple[bytes, ...], subject: bytes) -> bool:
 
 
 def _named(entries: tuple[QueueEntry, ...], subject: bytes) -> list[bytes]:
-    """Give the queue patterns of the entries that select a subject."""
+    """Return the queue patterns of the entries that select a subject."""
     return [queue for pattern, queue in entries if matches(pattern, subject)]
 
 
 def _queue_fits(pattern: bytes, queue: bytes | None) -> bool:
-    """Tell whether an entry for the groups `pattern` is for `queue`; None is no group."""
+    """Return True if an entry for the groups `pattern` is for `queue`; None is no group."""
     if not queue:
         return False
     if queue == pattern:

@@ -1,16 +1,19 @@
-"""TLS contexts for listeners, and what to say of a connection that uses one.
+"""TLS contexts for listeners, cipher suites by their names, and clients' certificates.
 
-A context is built whole from plain values; a reload builds a new one, and connections keep theirs.
+A context is built from plain values. A reload builds a new one; open connections keep theirs.
 
-What always holds: nothing below TLS 1.2 is spoken; a client's certificate is only ever seen after
-it was verified; a key that is encrypted is an error, never a question at the terminal. Errors are
-UsageError in the reference server's words.
+Invariants: nothing below TLS 1.2 is spoken. A client's certificate is read only after TLS verified
+it; still nothing in it is trusted to be well-formed, and a certificate that cannot be read is None,
+not an exception. An encrypted key is an error, never a question at the terminal. Errors are
+UsageError in the reference server's words. The suites of TLS 1.3 have one name everywhere and are
+always on; a list in a configuration is about TLS 1.2.
 
-Reads files: call it at start and on a reload, not in between.
+Contexts read files, at start and on a reload only. The rest is pure; any thread.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import ssl
 from collections.abc import Sequence
@@ -18,10 +21,70 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from penstock.errors import UsageError
-from penstock.security.certificates import PeerCertificate, find_peer_certificate
-from penstock.security.cipher_suites import CURVES, INSECURE, MODERN, SECURE, shown_name
+from penstock.security.distinguished_names import (
+    ATTRIBUTE_NAMES,
+    Attribute,
+    DistinguishedName,
+    subject_text,
+)
+
+MODERN = frozenset(
+    {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
+)
+"""The suites of TLS 1.3."""
+
+SECURE = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+}
+"""Suites of TLS 1.2 that are secure, the preferred ones first."""
+
+INSECURE = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
+    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA": "ECDHE-RSA-DES-CBC3-SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA": "DES-CBC3-SHA",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA": "ECDHE-ECDSA-RC4-SHA",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA": "ECDHE-RSA-RC4-SHA",
+    "TLS_RSA_WITH_RC4_128_SHA": "RC4-SHA",
+}
+"""Suites that must be asked for with `allow_insecure_cipher_suites`; OpenSSL may lack some."""
+
+CURVES = {
+    "X25519": "X25519",
+    "CurveP256": "prime256v1",
+    "CurveP384": "secp384r1",
+    "CurveP521": "secp521r1",
+    "X25519MLKEM768": "X25519MLKEM768",
+    "SecP256r1MLKEM768": "SecP256r1MLKEM768",
+    "SecP384r1MLKEM1024": "SecP384r1MLKEM1024",
+}
+"""Curves and key exchanges by name, with OpenSSL's."""
+
+_SHOWN = {openssl: name for name, openssl in (SECURE | INSECURE).items()}
+
+
+def shown_name(openssl: str) -> str:
+    """Return the name that connz shows for a suite that OpenSSL chose."""
+    return _SHOWN.get(openssl, openssl)
+
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _OLD_VERSIONS = ("1.0", "1.1")
@@ -35,7 +98,7 @@ CertificateFiles = tuple[str, str]
 
 
 def certificate_end_ns(cert_file: str) -> int:
-    """Give until when a certificate is good, in Unix nanoseconds; raises OSError, ValueError."""
+    """Return when a certificate ends, in Unix nanoseconds; raise OSError or ValueError."""
     certificate = x509.load_pem_x509_certificate(Path(cert_file).read_bytes())
     return int(certificate.not_valid_after_utc.timestamp()) * 10**9
 
@@ -183,12 +246,12 @@ def describe(connection: ssl.SSLObject) -> TlsDescription | None:
 
 
 def peer_certificate(connection: ssl.SSLObject) -> PeerCertificate | None:
-    """Give the certificate that a client showed and TLS verified; None for none."""
+    """Return the certificate of a client that TLS verified, or None."""
     return find_peer_certificate(connection.getpeercert(binary_form=True))
 
 
 def has_expired(connection: ssl.SSLObject, now_ns: int) -> bool:
-    """Tell whether a client goes on with a session whose certificate has ended since.
+    """Return True if a client resumed a session whose certificate has ended since.
 
     TLS verifies a certificate when a session begins, and not again when it is resumed. TLS 1.2
     resumes sessions without tickets too, and Python cannot forbid it.
@@ -197,3 +260,95 @@ def has_expired(connection: ssl.SSLObject, now_ns: int) -> bool:
     if not connection.session_reused or not shown:
         return False
     return ssl.cert_time_to_seconds(str(shown["notAfter"])) * 10**9 < now_ns
+
+
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCertificate:
+    """The parts of a certificate that can name a user."""
+
+    emails: tuple[str, ...]
+    dns_names: tuple[str, ...]
+    uris: tuple[str, ...]
+    # None where an attribute is of a type that has no short name.
+    subject: DistinguishedName | None
+    # Without domain components.
+    subject_text: str
+    domain_components_text: str
+    # SHA-256 of the public key's own encoding, in hex: what `pinned_certs` lists.
+    key_fingerprint: str
+
+    def alternative_names(self) -> tuple[str, ...]:
+        """Return the names beside the subject, in the order in which they are tried."""
+        return self.emails + self.dns_names + self.uris
+
+    def subject_texts(self) -> tuple[str, ...]:
+        """Return the subject as text, in the order in which the spellings are tried."""
+        if not self.domain_components_text:
+            return (self.subject_text,)
+        return (f"{self.subject_text},{self.domain_components_text}", self.subject_text)
+
+
+def find_peer_certificate(der: bytes | None) -> PeerCertificate | None:
+    """Read a certificate as `SSLObject.getpeercert(binary_form=True)` gives it."""
+    if not der:
+        return None
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        emails, dns_names, uris = _alternative_names(certificate)
+        names = _subject(certificate)
+        key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    except _UNREADABLE:
+        return None
+    return PeerCertificate(
+        emails=emails,
+        dns_names=dns_names,
+        uris=uris,
+        subject=_distinguished(names),
+        subject_text=subject_text(names),
+        domain_components_text=",".join(
+            f"DC={value}" for name in names for kind, value in name if kind == "DC"
+        ),
+        key_fingerprint=hashlib.sha256(key).hexdigest(),
+    )
+
+
+def _alternative_names(
+    certificate: x509.Certificate,
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return (), (), ()
+    return (
+        tuple(found.get_values_for_type(x509.RFC822Name)),
+        tuple(found.get_values_for_type(x509.DNSName)),
+        tuple(found.get_values_for_type(x509.UniformResourceIdentifier)),
+    )
+
+
+def _subject(certificate: x509.Certificate) -> list[list[Attribute]]:
+    """Return the subject in the certificate's order; a type without a short name is ""."""
+    return [
+        [
+            (ATTRIBUTE_NAMES.get(attribute.oid.dotted_string, ""), attribute.value)
+            if isinstance(attribute.value, str)
+            else ("", "")
+            for attribute in name
+        ]
+        for name in certificate.subject.rdns
+    ]
+
+
+def _distinguished(names: Sequence[Sequence[Attribute]]) -> DistinguishedName | None:
+    if any(not kind for name in names for kind, _ in name):
+        return None
+    return DistinguishedName([frozenset(name) for name in reversed(names) if name])

@@ -1,22 +1,115 @@
-"""Users as a configuration declares them.
+"""Users as a configuration declares them, with their secrets: read and checked.
 
-What always holds: a user has a name and a password or is known by an nkey, never both; the account
-is named, not held, so that accounts can be rebuilt under users and the other way round.
+The configuration's own classes are not imported: any object with the right fields will do.
+
+Invariants: a user has a name and a password, or an nkey, never both. A user names its account and
+holds no reference to it, so that either can be rebuilt alone. A secret never shows in a repr or an
+error, and a comparison takes the same time wherever two secrets differ.
+
+Verifying a bcrypt hash takes a tenth of a second or more, by design, with the interpreter's lock
+released: `is_slow` says so beforehand.
 
 Pure; any thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hmac
+import re
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import msgspec
 
 from penstock.errors import UsageError
+from penstock.limits import BCRYPT_COST_MAX, PASSWORD_BYTES_MAX
 from penstock.protocol.nkeys import is_user_key
-from penstock.security.passwords import Secret
+from penstock.security.accounts import GLOBAL_ACCOUNT
 from penstock.security.permissions import PermissionOptions, Permissions
+
+_BCRYPT = re.compile(r"\$2[abxy]\$(\d{2})\$")
+
+# What bcrypt itself looks at; its library refuses longer ones instead of cutting them.
+_BCRYPT_BYTES = 72
+
+# "$2b$", two digits of cost, "$", 22 characters of salt; 31 characters of hash follow.
+_BCRYPT_SALT_CHARACTERS = 29
+
+
+def is_bcrypt(text: str) -> bool:
+    """Return True if a configured secret is a bcrypt hash."""
+    return _BCRYPT.match(text) is not None
+
+
+class Secret:
+    """A configured password or token.
+
+    Raises UsageError for a bcrypt hash whose cost is beyond BCRYPT_COST_MAX.
+    """
+
+    __slots__ = ("_bcrypt", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = _encoded(text)
+        self._bcrypt = b""
+        if found := _BCRYPT.match(text):
+            if int(found[1]) > BCRYPT_COST_MAX:
+                raise UsageError(
+                    f"a bcrypt cost of {found[1]} is too high, {BCRYPT_COST_MAX} is the most"
+                )
+            # The letter tells which bug its maker had; all are computed in the one right way.
+            self._bcrypt = b"$2b" + self._text[3:]
+
+    def __repr__(self) -> str:
+        return "Secret(<hidden>)"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(self._text, other._text)
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the secret is empty."""
+        return not self._text
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether verifying takes long and belongs on another thread."""
+        return bool(self._bcrypt)
+
+    def verify(self, candidate: str) -> bool:
+        """Return True if `candidate` is the password."""
+        given = _encoded(candidate)
+        if len(given) > PASSWORD_BYTES_MAX:
+            return False
+        if not self._bcrypt:
+            return hmac.compare_digest(self._text, given)
+        # A server whose passwords are plain, or that has none, starts without loading it.
+        import bcrypt
+
+        try:
+            computed = bcrypt.hashpw(given[:_BCRYPT_BYTES], self._bcrypt[:_BCRYPT_SALT_CHARACTERS])
+        except ValueError:
+            # Not a hash after all, or bytes that the library will not take.
+            return False
+        return hmac.compare_digest(computed, self._bcrypt)
+
+    def verify_itself(self) -> bool:
+        """Verify its own text, as for `no_auth_user`.
+
+        A hash is not its own password, so this fails for one: so it does in the reference server.
+        """
+        return not self._bcrypt
+
+
+def _encoded(text: str) -> bytes:
+    # JSON can carry halves of surrogate pairs; they must neither raise nor equal anything.
+    return text.encode("utf-8", "surrogatepass")
+
 
 CONNECTION_TYPES = frozenset(
     {"STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"}
@@ -67,7 +160,7 @@ class User(msgspec.Struct, frozen=True):
     def from_options(
         cls, options: UserOptions, *, account: str, default_permissions: Permissions | None = None
     ) -> User:
-        """Build from what a configuration states; raises UsageError in the reference's words."""
+        """Build a user of the configuration; raise UsageError in the reference's words."""
         nkey, name = options.nkey or "", options.user or ""
         if not nkey and not name:
             raise UsageError("User entry requires a user")
@@ -86,16 +179,16 @@ class User(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """Give what the user is looked up by."""
+        """The name or nkey that the user is looked up by."""
         return self.nkey or self.name
 
     def may_connect_by(self, connection_type: str) -> bool:
-        """Tell whether the user may use this kind of connection."""
+        """Return True if the user may use this kind of connection."""
         return not self.connection_types or connection_type in self.connection_types
 
 
 def connection_types(names: Iterable[str]) -> frozenset[str]:
-    """Read names of kinds of connection, in any case; raises UsageError for an unknown one."""
+    """Return names of connection types, in any case; raise UsageError for an unknown one."""
     given = tuple(names)
     for name in given:
         if name.upper() not in CONNECTION_TYPES:
@@ -111,3 +204,105 @@ def _permissions(options: UserOptions, name: str, nkey: str) -> Permissions | No
     except UsageError as error:
         whose = f'nkey "{nkey}"' if nkey else f'user "{name}"'
         raise UsageError(f"invalid permissions for {whose}: {error}") from None
+
+
+class AuthorizationOptions(Protocol):
+    """The `authorization` block; what is absent is empty or None."""
+
+    @property
+    def user(self) -> str | None:
+        """Its name."""
+        ...
+
+    @property
+    def password(self) -> str | None:
+        """Its password, plain or as a bcrypt hash."""
+        ...
+
+    @property
+    def token(self) -> str | None:
+        """The token, plain or as a bcrypt hash."""
+        ...
+
+    @property
+    def users(self) -> Iterable[UserOptions]:
+        """Its users."""
+        ...
+
+    @property
+    def default_permissions(self) -> PermissionOptions | None:
+        """For users without permissions of their own."""
+        ...
+
+
+class AccountOptions(Protocol):
+    """The users of one account."""
+
+    @property
+    def users(self) -> Iterable[UserOptions]:
+        """Its users."""
+        ...
+
+    @property
+    def default_permissions(self) -> PermissionOptions | None:
+        """For users without permissions of their own."""
+        ...
+
+
+class SimpleCredentials(msgspec.Struct, frozen=True):
+    """The single user or token of a block; neither if both are empty."""
+
+    user: str = ""
+    password: Secret = msgspec.field(default_factory=lambda: Secret(""))
+    token: Secret = msgspec.field(default_factory=lambda: Secret(""))
+
+    @property
+    def exist(self) -> bool:
+        """Whether there is a user or a token."""
+        return bool(self.user) or not self.token.is_empty
+
+
+def simple_credentials(authorization: AuthorizationOptions | None) -> SimpleCredentials:
+    """Read the one user or token of a block."""
+    if authorization is None:
+        return SimpleCredentials()
+    return SimpleCredentials(
+        authorization.user or "",
+        Secret(authorization.password or ""),
+        Secret(authorization.token or ""),
+    )
+
+
+def configured_users(
+    authorization: AuthorizationOptions | None, accounts: Mapping[str, AccountOptions]
+) -> list[User]:
+    """Return all users, of the `authorization` block and of accounts; raise UsageError."""
+    users: list[User] = []
+    blocks: list[tuple[str, AuthorizationOptions | AccountOptions]] = list(accounts.items())
+    if authorization is not None:
+        blocks.insert(0, (GLOBAL_ACCOUNT, authorization))
+    for account, block in blocks:
+        stated = block.default_permissions
+        default = None if stated is None else Permissions.from_options(stated)
+        users += (
+            User.from_options(each, account=account, default_permissions=default)
+            for each in block.users
+        )
+    return users
+
+
+def check_users(users: list[User], no_auth_user: str) -> None:
+    """Refuse, with UsageError, a user that is there twice or a `no_auth_user` that is not."""
+    seen: set[str] = set()
+    for user in users:
+        if user.id in seen:
+            kind = "nkey" if user.nkey else "user"
+            raise UsageError(f'Duplicate {kind} "{user.id}" detected')
+        seen.add(user.id)
+    if no_auth_user and not users:
+        raise UsageError(f'no_auth_user: "{no_auth_user}" present, but users/nkeys are not defined')
+    if no_auth_user and no_auth_user not in seen:
+        raise UsageError(
+            f'no_auth_user: "{no_auth_user}" not present as user or nkey in authorization block '
+            "or account configuration"
+        )

@@ -1,8 +1,8 @@
-"""What the command line of `penstock-server` asks for, done: run, check, signal, help, version.
+"""Does what the command line of `penstock-server` asks: run, check, signal, help, version.
 
-Exit codes and what is printed where are those of the reference server: errors begin with
-`nats-server:` on standard error and end with code 1; a flag that does not exist shows the help and,
-odd as it is, ends with code 0, since that is what scripts meet there too.
+Exit codes and output are those of the reference server. Errors begin with `nats-server:` on
+standard error, with code 1. An unknown flag shows the help and ends with code 0, as scripts expect
+from the reference server.
 
 Called by `main`, once.
 """
@@ -15,21 +15,21 @@ from collections.abc import Mapping, Sequence
 
 from penstock.config.flags import Action, FlagResult, help_text, parse_flags, tls_help_text
 from penstock.config.load import check_config, load
-from penstock.config.options import ServerOptions
+from penstock.config.options.server import ServerOptions
 from penstock.errors import ConfigError, PenstockError, UsageError
-from penstock.net.listening import ListeningSockets
+from penstock.net.listener import ListeningSockets
 from penstock.server.version import VERSION_LINE
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
 
 SIGNALS_HELD = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that come before the server listens to them wait: whoever finds the port open may send
+"""Signals that wait until the server handles them: a client that finds the port open may send
 them, and they would end the process. Those that are meant to end it do, at any time."""
 
 
 def obey(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Do what a command line asks for; give the exit code."""
+    """Do what a command line asks for; return the exit code."""
     try:
         flags = parse_flags(arguments)
     except UsageError as error:
@@ -85,7 +85,7 @@ def _act(flags: FlagResult, environ: Mapping[str, str]) -> int:
 
 
 def _bind_ahead(options: ServerOptions) -> ListeningSockets:
-    """Let clients connect from now on; the last port last, for by then all are open."""
+    """Bind all ports, so that clients can connect while the server loads; the client port last."""
     sockets = ListeningSockets()
     sockets.bind_ahead(options.http_host, options.http_port)
     sockets.bind_ahead(options.http_host, options.https_port)

@@ -3,11 +3,11 @@
     async with penstock.Server() as server:
         client = await nats.connect(server.url)
 
-It runs in the event loop that is running, asyncio's own or uvloop, and there may be several. It
-listens on a free port of the loopback unless it is told otherwise, takes no signal, ends no
-process, and writes its log through `logging`, under the name "penstock.server".
+The server runs in the running event loop, asyncio's own or uvloop; there may be several. By default
+it listens on a free port of the loopback. It handles no signal, ends no process, and writes its log
+through `logging`, under the name "penstock.server".
 
-One thread: the event loop's.
+Thread: the event loop's.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from collections.abc import Mapping
 from penstock.clock import Clock
 from penstock.config.flags import FlagValue
 from penstock.config.load import Loaded, load_for_program
-from penstock.config.options import ServerOptions
+from penstock.config.options.server import ServerOptions
 from penstock.errors import UsageError
-from penstock.server.lame_duck import let_clients_go
-from penstock.server.log import LogOptions
+from penstock.server.clients import enter_lame_duck_mode
+from penstock.server.log import LogChange, LogOptions
 from penstock.server.ports_file import local_url
-from penstock.server.reloading import take_options
+from penstock.server.reload import take_options
 from penstock.server.server import Server
 
 BASE = ServerOptions(host="127.0.0.1", port=-1)
-"""What holds where nobody says anything: nothing is opened to the world by accident."""
+"""The options without any configuration: only the loopback, so that nothing is exposed."""
 
 _LEVELS = {
     "TRC": logging.DEBUG,
@@ -60,7 +60,7 @@ class EmbeddedServer:
         clock: Clock | None = None,
         logger: logging.Logger | None = None,
     ) -> None:
-        """Read the configuration; raises ConfigError or UsageError where it cannot be used."""
+        """Read the configuration; raise ConfigError or UsageError if it cannot be used."""
         if config is not None and settings:
             raise UsageError("give a configuration file or settings, not both")
         wanted: dict[str, FlagValue | None] = {
@@ -96,12 +96,12 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """Where clients of this machine connect to."""
+        """The URL for clients on this machine."""
         return self._server.url
 
     @property
     def monitor_url(self) -> str | None:
-        """Where monitoring is shown; None without monitoring."""
+        """The URL of the monitoring pages, or None without monitoring."""
         options = self._server.options
         for scheme, port in (("http", options.http_port), ("https", options.https_port)):
             if port:
@@ -110,7 +110,7 @@ class EmbeddedServer:
 
     @property
     def websocket_url(self) -> str | None:
-        """Where WebSocket clients connect to; None where there is no place for them."""
+        """The URL for WebSocket clients, or None without a WebSocket listener."""
         websocket = self._server.options.websocket
         if websocket is None or not websocket.port:
             return None
@@ -120,14 +120,14 @@ class EmbeddedServer:
     # Living
 
     async def start(self) -> None:
-        """Open the doors; raises CannotListen where a port cannot be had."""
+        """Start listening; raise CannotListen if a port cannot be bound."""
         await self._server.start()
         self._log.line("INF", f"Listening for client connections on {self.url}")
 
     async def reload(self, settings: str | None = None) -> None:
-        """Read the configuration file again, or go on with other settings.
+        """Read the configuration file again, or use other settings.
 
-        Raises ConfigError or UsageError, and then goes on as before.
+        Raises ConfigError, UsageError or OSError, and then nothing has changed.
         """
         has_file = "config_file" in self._values
         if has_file != (settings is None):
@@ -141,12 +141,12 @@ class EmbeddedServer:
         self._server.config_digest = loaded.digest
 
     async def lame_duck(self) -> None:
-        """Let the clients go, a few at a time, and then close."""
-        await let_clients_go(self._server)
+        """Send the clients away, a few at a time, and then close."""
+        await enter_lame_duck_mode(self._server)
         await self.close()
 
     async def close(self) -> None:
-        """Close the doors and every connection; closing twice does nothing."""
+        """Close the listeners and every connection; closing twice does nothing."""
         await self._server.stop()
 
     async def __aenter__(self) -> EmbeddedServer:
@@ -166,8 +166,9 @@ class ProgramLog:
         self._logger = logger
 
     def line(self, level: str, text: str) -> None:
-        """Hand a line on."""
+        """Log a line."""
         self._logger.log(_LEVELS[level], "%s", text)
 
-    def configure(self, options: LogOptions) -> None:
-        """Go on as before: where lines go is the program's choice."""
+    def prepare(self, options: LogOptions) -> LogChange:
+        """Return a change that does nothing: where lines go is the program's choice."""
+        return LogChange(lambda: None, lambda: None)

@@ -1,9 +1,9 @@
-"""The executable `penstock-server`: takes the place of `nats-server`.
+"""The executable `penstock-server`, a replacement of `nats-server`.
 
     penstock-server -c server.conf
 
-Test-suites of clients start hundreds of servers, so as little as possible is loaded for what is
-asked: the bare question for the version is answered here, the rest by `command_line`.
+Test suites of clients start hundreds of servers, so as little as possible is loaded. The version is
+answered here, everything else by `command_line`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Do what a command line asks for; give the exit code."""
+    """Do what a command line asks for; return the exit code."""
     if len(arguments) == 1 and arguments[0] in _VERSION_FLAGS:
         sys.stdout.write(VERSION_LINE)
         return 0

@@ -1,9 +1,9 @@
-"""The running server as monitoring sees it, and the ports where monitoring is shown.
+"""The running server as the source of monitoring's facts, and the ports of the monitoring pages.
 
-`ServerSource` turns the live objects into facts when it is asked; it changes nothing. What is kept
-of a connection that closed is made here too, so that the connection itself can go.
+`ServerSource` makes facts of the live objects when a page asks for them; it changes nothing. Facts
+of connections and accounts are made in `penstock.monitor`, those of JetStream in `jetstream.facts`.
 
-One thread: the event loop's.
+Thread: the event loop's.
 """
 
 from __future__ import annotations
@@ -15,30 +15,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.config.reading import changed
-from penstock.config.urls import join_host_port
+from penstock.config.options.values import changed, join_host_port
 from penstock.errors import UsageError
-from penstock.limits import CLOSED_SUBSCRIPTIONS_KEPT_MAX
+from penstock.monitor.connection_facts import open_facts, subscription_facts
 from penstock.monitor.facts import (
     AccountFacts,
     ClaimFacts,
     ConnectionFacts,
     Counters,
     Counts,
+    JetStreamFacts,
     ServerFacts,
     SharedFacts,
     SublistFacts,
     SubscriptionFacts,
 )
-from penstock.monitor.jetstream_facts import JetStreamFacts
-from penstock.monitor.rendering import shown
 from penstock.server.version import GIT_COMMIT, GO_VERSION, NATS_VERSION
 
 if TYPE_CHECKING:
     from penstock.monitor.http import HttpServer
-    from penstock.net.connection import Connection
-    from penstock.routing.sublist import Subscription
-    from penstock.server.rights import Rights
     from penstock.server.server import Server
 
 FEATURE_FLAGS = {
@@ -47,7 +42,7 @@ FEATURE_FLAGS = {
     "js_raft_delete_range": True,
     "js_snapshot_sources": False,
 }
-"""The reference server's features that can be switched, as they are if nobody did."""
+"""The reference server's feature flags with their defaults."""
 
 CPU_WINDOW_S = 1.0
 """The share of a processor is measured over at least this long."""
@@ -62,11 +57,11 @@ class ServerSource:
         self._cpu_seen_s = (server.clock.monotonic_ns() / 1e9, time.process_time())
 
     def now_ns(self) -> int:
-        """Tell the time, in Unix nanoseconds."""
+        """Return the time in Unix nanoseconds."""
         return self._server.clock.now_ns()
 
     def server(self) -> ServerFacts:
-        """Give who the server is."""
+        """Return the identity, addresses and limits of the server."""
         server, options = self._server, self._server.options
         tls, system = options.tls, server.identities.accounts.system_account
         host, port = server.advertised
@@ -111,17 +106,17 @@ class ServerSource:
         )
 
     def counters(self) -> Counters:
-        """Give what was counted."""
+        """Return the counters."""
         server, hub = self._server, self._server.hub
         accounts = list(server.identities.accounts)
         return Counters(
-            connections=len(server.connections),
-            total_connections=server.total_connections,
+            connections=len(server.clients.connections),
+            total_connections=server.clients.total_connections,
             received=Counts(hub.in_msgs, hub.in_bytes),
             sent=Counts(hub.out_msgs, hub.out_bytes),
-            slow_receivers=server.slow_receivers,
-            stale_connections=server.stale_connections,
-            stalled_clients=server.stalls,
+            slow_receivers=server.clients.slow_receivers,
+            stale_connections=server.clients.stale_connections,
+            stalled_clients=server.clients.stalls,
             subscriptions=sum(account.sublist.count for account in accounts),
             active_accounts=sum(account.client_count > 0 for account in accounts),
             memory_bytes=_memory_bytes(),
@@ -139,19 +134,19 @@ class ServerSource:
         return self._cpu_percent
 
     def open_connections(self) -> Iterable[ConnectionFacts]:
-        """Give the connections that are open."""
-        return [open_facts(each) for each in self._server.clients()]
+        """Return the open connections."""
+        return [open_facts(each) for each in self._server.clients.all()]
 
     def closed_connections(self) -> Iterable[ConnectionFacts]:
-        """Give the connections that closed last, the oldest first."""
-        return self._server.closed
+        """Return the connections that closed last, the oldest first."""
+        return self._server.clients.closed
 
     def accounts(self) -> Sequence[AccountFacts]:
-        """Give the accounts."""
+        """Return all accounts."""
         return [self.account(each) for each in self._server.identities.accounts]
 
     def account(self, account: Any) -> AccountFacts:
-        """Give the facts of one account."""
+        """Return the facts of one account."""
         traffic, service = account.traffic(), self._server.jetstream
         return AccountFacts(
             name=account.name,
@@ -176,37 +171,41 @@ class ServerSource:
         options = identities.declared.get(name)
         if options is None:
             return SharedFacts()
-        from penstock.server.shared_facts import shared_facts
+        from penstock.monitor.account_facts import shared_facts
 
-        known = identities.claimed.known(name) if identities.claimed is not None else None
+        known = identities.jwt_accounts.known(name) if identities.jwt_accounts is not None else None
         return shared_facts(options, known.claims if known is not None else None)
 
     def _claims(self, name: str) -> ClaimFacts | None:
-        claimed = self._server.identities.claimed
+        claimed = self._server.identities.jwt_accounts
         account = claimed.known(name) if claimed is not None else None
         if account is None:
             return None
         # A server without operators starts without loading what is about them.
-        from penstock.server.claimed_facts import claim_facts
+        from penstock.monitor.account_facts import claim_facts
 
         return claim_facts(account, self.now_ns() // 10**9)
 
     def jetstream(self) -> JetStreamFacts | None:
-        """Give JetStream; None where it is off."""
+        """Return the facts of JetStream, or None if it is off."""
         service = self._server.jetstream
         if service is None:
             return None
         # A server without JetStream starts without loading what only that needs.
-        from penstock.server.jetstream_facts import jetstream_facts
+        from penstock.server.jetstream.facts import jetstream_facts
 
-        return jetstream_facts(service)
+        return jetstream_facts(service, self._tag_of)
+
+    def _tag_of(self, name: str) -> str:
+        found = self._server.identities.accounts.find(name)
+        return found.name_tag if found is not None else ""
 
     def subscriptions(self, account: str) -> Iterator[SubscriptionFacts]:
-        """Give the subscriptions of an account."""
+        """Yield the subscriptions of an account."""
         found = self._server.identities.accounts.find(account)
         if found is not None:
             for each in found.sublist.subscriptions():
-                yield _subscription(each, found)
+                yield subscription_facts(each, found)
 
 
 def _sublist(account: Any, matches: int) -> SublistFacts:
@@ -216,79 +215,6 @@ def _sublist(account: Any, matches: int) -> SublistFacts:
     )
 
 
-def _subscription(each: Subscription, account: Any) -> SubscriptionFacts:
-    return SubscriptionFacts(
-        account=account.name if account is not None else "",
-        subject=shown(each.subject),
-        queue=shown(each.queue),
-        sid=shown(each.sid),
-        delivered=each.delivered,
-        max_messages=each.max_messages,
-        cid=getattr(each.receiver, "cid", 0),
-        account_tag=account.name_tag if account is not None else "",
-    )
-
-
-def open_facts(connection: Connection) -> ConnectionFacts:
-    """Give the facts of a connection as it is now."""
-    return _facts(connection, connection.subscriptions.values())
-
-
-def closed_facts(connection: Connection) -> ConnectionFacts:
-    """Give what is kept of a connection that has closed."""
-    return _facts(connection, connection.last_subscriptions)
-
-
-def _facts(connection: Connection, subscriptions: Iterable[Subscription]) -> ConnectionFacts:
-    options, rights = connection.options, connection.identity
-    account = rights.account if rights is not None else None
-    is_closed = connection.close_reason is not None
-    held = list(subscriptions)
-    # What is kept of a closed connection must not hold on to it: its subscriptions would.
-    shown_now = held[:CLOSED_SUBSCRIPTIONS_KEPT_MAX] if is_closed else []
-    kept = [_subscription(each, account) for each in shown_now]
-    live = [] if is_closed else held
-    return ConnectionFacts(
-        cid=connection.cid,
-        type=connection.kind,
-        ip=connection.ip,
-        port=connection.port,
-        start_ns=connection.start_ns,
-        last_activity_ns=max(connection.last_activity_ns, connection.last_publish_ns),
-        rtt_ns=connection.rtt_ns,
-        pending_bytes=len(connection.out),
-        stalls=connection.stalls,
-        received=Counts(connection.in_msgs, connection.in_bytes),
-        sent=Counts(connection.out_msgs, connection.out_bytes),
-        name=options.name,
-        lang=options.lang,
-        version=options.version,
-        tls_version=connection.tls_version,
-        tls_cipher=connection.tls_cipher,
-        tls_first=connection.did_tls_first,
-        user=user_of(connection),
-        account=account.name if account is not None else "",
-        subscription_count=len(held),
-        subscriptions=lambda: kept or [_subscription(each, account) for each in live],
-        stop_ns=connection.stop_ns,
-        reason=str(connection.close_reason or ""),
-        account_tag=account.name_tag if account is not None else "",
-        **_of_token(rights),
-    )
-
-
-def _of_token(rights: Rights | None) -> dict[str, Any]:
-    """Give what is shown of a client's token: not itself, where it is all that is asked for."""
-    grant = rights.grant if rights is not None else None
-    if grant is None:
-        return {}
-    return {
-        "jwt": "" if grant.grants.bearer_token else grant.token,
-        "issuer_key": grant.claims.signing_key or grant.claims.issuer,
-        "tags": grant.claims.tags,
-    }
-
-
 def _operators(tokens: tuple[str, ...]) -> tuple[tuple[str, dict[str, Any]], ...]:
     if not tokens:
         return ()
@@ -296,20 +222,6 @@ def _operators(tokens: tuple[str, ...]) -> tuple[tuple[str, dict[str, Any]], ...
     from penstock.protocol.jwt import decode_token
 
     return tuple((each, decode_token(each).claims) for each in tokens)
-
-
-def user_of(connection: Connection) -> str:
-    """Name who connected, without anything secret."""
-    options = connection.options
-    if options.nkey:
-        return options.nkey
-    if options.user:
-        return options.user
-    if options.jwt and connection.identity is not None and connection.identity.token_user:
-        return str(connection.identity.token_user)
-    if options.auth_token:
-        return "[REDACTED]"
-    return connection.identity.user if connection.identity is not None else ""
 
 
 def _memory_bytes() -> int:
@@ -329,7 +241,7 @@ class Monitoring:
         self.requests: dict[str, int] = {}
 
     async def start(self) -> None:
-        """Listen where the options say; raises OSError, and UsageError for what cannot be."""
+        """Listen on the configured ports; raise OSError or UsageError."""
         options = self._server.options
         if not options.http_port and not options.https_port:
             return
@@ -356,7 +268,7 @@ class Monitoring:
                 await self.stop()
                 raise
             self._ports.append(opened)
-            # From now on a port that was to be any is the one that it became.
+            # A port of -1 is replaced by the port that was bound.
             self._server.options = changed(self._server.options, **{f"{name}_port": opened.port})
             where = join_host_port(options.http_host, opened.port)
             self._server.log("INF", f"Starting {name} monitor on {where}")

@@ -1,8 +1,9 @@
-"""Files and URLs that tell others of a running server: its number, and where it listens.
+"""Files and URLs of a running server: the pid file, the ports file, and where it listens.
 
     nats-server_4711.ports   {"nats":["nats://127.0.0.1:4222"],"monitoring":[…]}
 
-The name begins with nats-server whatever the executable is called: harnesses look for it.
+The name of the file begins with nats-server, whatever the executable is called: harnesses look for
+it.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ _EVERY_ADDRESS = ("0.0.0.0", "::", "")
 
 
 def write_pid_file(path: str) -> None:
-    """Write this process's number, and nothing else; raises OSError."""
+    """Write the pid file; raise OSError."""
     file = Path(path)
     file.touch(mode=0o600)
     file.write_text(str(os.getpid()))
 
 
 def ports_path(folder: str) -> Path:
-    """Give where this process's ports file lies."""
+    """Return the path of this process's ports file."""
     return Path(folder) / f"nats-server_{os.getpid()}.ports"
 
 
 def write_ports_file(folder: str, listening: Mapping[str, Sequence[str]]) -> Path:
-    """Write URLs by kind of listener; raises OSError."""
+    """Write URLs by kind of listener; return the path; raise OSError."""
     path = ports_path(folder)
-    # Whoever waits for the file must not see half of it.
+    # A program that waits for the file must not see half of it.
     unfinished = path.with_suffix(".tmp")
     unfinished.write_text(json.dumps(listening, separators=(",", ":")))
     unfinished.replace(path)
@@ -43,13 +44,13 @@ def write_ports_file(folder: str, listening: Mapping[str, Sequence[str]]) -> Pat
 
 
 def urls(scheme: str, host: str, port: int) -> list[str]:
-    """Give the URLs at which a listener can be reached."""
+    """Return the URLs at which a listener can be reached."""
     hosts = local_addresses() if host in _EVERY_ADDRESS else [host]
     return [_url(scheme, each, port) for each in hosts]
 
 
 def local_url(scheme: str, host: str, port: int) -> str:
-    """Give the URL at which a listener is reached from this machine."""
+    """Return the URL at which a listener is reached from this machine."""
     return _url(scheme, "127.0.0.1" if host in _EVERY_ADDRESS else host, port)
 
 
@@ -58,7 +59,7 @@ def _url(scheme: str, host: str, port: int) -> str:
 
 
 def local_addresses() -> list[str]:
-    """Give the addresses of this machine, those of the loopback interface first."""
+    """Return the addresses of this machine, those of the loopback interface first."""
     by_interface: dict[str, list[str]] = {name: [] for _, name in socket.if_nameindex()}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for name, found in by_interface.items():

@@ -1,12 +1,12 @@
-"""The server as a process: its log lines, its files, its signals and how it ends.
+"""The server as a process: its log lines, its files, its signals and its exit code.
 
     INT, TERM   shut down          HUP    reload the configuration
     USR1        reopen the log     USR2   lame duck mode, then shut down
 
-Log lines come in the words and the order of the reference server: harnesses wait for them. What
-goes wrong without anybody to tell becomes one line of the log, never a traceback.
+Log lines have the words and the order of the reference server: harnesses wait for them. An
+exception that no caller handles becomes one line of the log, never a traceback.
 
-One process, one of these; it is given the arguments and the environment.
+Called by `command_line`, once in a process, with the arguments and the environment.
 """
 
 from __future__ import annotations
@@ -26,37 +26,39 @@ from typing import Any
 import uvloop
 
 from penstock.clock import SystemClock
+from penstock.config.check import without_effect
 from penstock.config.flags import FlagResult
 from penstock.config.load import Loaded, load
-from penstock.config.options import SYSTEM_ACCOUNT, ServerOptions
-from penstock.config.urls import join_host_port
+from penstock.config.options.server import SYSTEM_ACCOUNT, ServerOptions
+from penstock.config.options.values import join_host_port
 from penstock.errors import CannotListen, CannotLog, PenstockError, UsageError
-from penstock.net.listening import ListeningSockets
-from penstock.server.lame_duck import let_clients_go
+from penstock.net.listener import ListeningSockets
+from penstock.server.clients import enter_lame_duck_mode
 from penstock.server.log import Log
 from penstock.server.ports_file import ports_path, urls, write_pid_file, write_ports_file
 from penstock.server.server import Server
 from penstock.server.signals import NAMES
-from penstock.server.unavailable import without_effect
 from penstock.server.version import GIT_COMMIT, GO_VERSION, NATS_VERSION
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
 
+_RELOAD_FAILED = "Failed to reload server configuration"
+
 
 def serve(
     flags: FlagResult, loaded: Loaded, environ: Mapping[str, str], sockets: ListeningSockets
 ) -> int:
-    """Run a server until it is told to end; give the exit code. Signals may wait until it listens.
+    """Run a server until a signal ends it; return the exit code. Held signals are handled then.
 
-    Raises PenstockError or OSError for what shows before there is a log.
+    Raises PenstockError or OSError for faults that show before there is a log.
     """
     _allow_many_files()
     clock = SystemClock()
     try:
         log = Log(clock, loaded.options)
     except CannotLog as error:
-        # Where there is no log yet, it is told as Go's own logger would.
+        # Without a log, the line is written as Go's own logger would.
         stamp = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(clock.now_ns() // 10**9))
         os.write(2, f"{stamp} {error}\n".encode())
         return EXIT_FAILED
@@ -67,15 +69,15 @@ def serve(
 
 
 def _allow_many_files() -> None:
-    """Let the process open as many files as it may: each connection is one."""
+    """Raise the limit of open files to its maximum: each connection is a file."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Where even that is refused, it goes on with what it has.
+    # If even that is refused, the limit stays as it is.
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-class _Wish(Enum):
-    """What is asked for without a signal."""
+class _Request(Enum):
+    """Requests that come without a signal."""
 
     RELOAD = auto()
     END = auto()
@@ -90,19 +92,21 @@ class _Process:
         self._log = log
         self._server = server
         if flags.config_file:
-            self._server.ask_reload = lambda: self._received.put_nowait(_Wish.RELOAD)
-        self._received: asyncio.Queue[signal.Signals | _Wish] = asyncio.Queue()
+            self._server.ask_reload = lambda: self._received.put_nowait(_Request.RELOAD)
+        self._received: asyncio.Queue[signal.Signals | _Request] = asyncio.Queue()
         self._ports_file: Path | None = None
 
     async def live(self) -> int:
-        """Start, do what signals ask for, and shut down."""
+        """Start, obey signals, shut down; return the exit code."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_unhandled)
         self._announce_start()
-        if not self._write_pid_file(self._server.options) or not await self._open():
+        if reason := self._write_pid_file(self._server.options):
+            self._log.line("FTL", f"Could not write pidfile: {reason}")
+        if reason or not await self._open():
             self._log.close()
             return EXIT_FAILED
-        # All that was loaded and recovered stays, and need not be looked through ever again.
+        # Everything that was loaded and recovered stays: the collector need not look at it again.
         gc.freeze()
         gc.enable()
         for number in NAMES:
@@ -135,7 +139,7 @@ class _Process:
         jetstream = server.options.jetstream
         if jetstream is not None and jetstream.enabled:
             # Only a server with streams loads what they need.
-            from penstock.server.jetstream_resources import node_name
+            from penstock.server.jetstream.resources import node_name
 
             log.line("INF", f"  Node:     {node_name(server.name)}")
         log.line("INF", f"  ID:       {server.server_id}")
@@ -146,7 +150,7 @@ class _Process:
             log.line("INF", f"Using configuration file: {file} ({server.config_digest})")
         if server.options.operators:
             # Most servers have none, and start without loading what is about them.
-            from penstock.server.operator_lines import operator_lines
+            from penstock.server.startup_log import operator_lines
 
             for level, text in operator_lines(server.options, server.clock.now_ns() // 10**9):
                 log.line(level, text)
@@ -192,17 +196,15 @@ class _Process:
 
     # Files
 
-    def _write_pid_file(self, options: ServerOptions) -> bool:
+    def _write_pid_file(self, options: ServerOptions) -> str:
+        """Write the pid file, if one is configured; return why that failed, or ""."""
         if not options.pid_file:
-            return True
+            return ""
         try:
             write_pid_file(options.pid_file)
         except OSError as error:
-            reason = (error.strerror or "failed").lower()
-            told = f"open {options.pid_file}: {reason}"
-            self._log.line("FTL", f"Could not write pidfile: {told}")
-            return False
-        return True
+            return f"open {options.pid_file}: {(error.strerror or 'failed').lower()}"
+        return ""
 
     def _write_ports_file(self) -> None:
         options = self._server.options
@@ -233,20 +235,20 @@ class _Process:
     # Signals
 
     async def _obey_signals(self, tasks: asyncio.TaskGroup) -> asyncio.Task[None] | None:
-        """Do what signals ask for until one says to end; give lame duck mode if it is on."""
+        """Obey signals until one ends the server; return the task of lame duck mode, if any."""
         leaving: asyncio.Task[None] | None = None
         while True:
             received = await self._received.get()
             if isinstance(received, signal.Signals):
                 self._log.line("INF", f'Trapped "{NAMES[received]}" signal')
             match received:
-                case _Wish.END:
+                case _Request.END:
                     return leaving
                 case signal.SIGINT:
                     return leaving
                 case signal.SIGTERM if leaving is None:
                     return None
-                case signal.SIGHUP | _Wish.RELOAD:
+                case signal.SIGHUP | _Request.RELOAD:
                     await self._reload()
                 case signal.SIGUSR1:
                     self._reopen_log()
@@ -257,8 +259,8 @@ class _Process:
                     pass
 
     async def _leave(self) -> None:
-        await let_clients_go(self._server)
-        self._received.put_nowait(_Wish.END)
+        await enter_lame_duck_mode(self._server)
+        self._received.put_nowait(_Request.END)
 
     def _reopen_log(self) -> None:
         if not self._log.is_file:
@@ -272,24 +274,28 @@ class _Process:
         self._log.line("INF", "File log re-opened")
 
     async def _reload(self) -> None:
-        # Most servers are never told to; all would wait for it to be loaded.
-        from penstock.server.reloading import take_options
+        # Most servers are never reloaded, and start without loading it.
+        from penstock.server.reload import take_options
 
         before = self._server.options
+        if not self._flags.config_file:
+            reason = "can only reload config when a file is provided using -c or --config"
+            self._log.line("ERR", f"{_RELOAD_FAILED}: {reason}")
+            return
         try:
-            if not self._flags.config_file:
-                reason = "can only reload config when a file is provided using -c or --config"
-                raise UsageError(reason)
             loaded = load(self._flags, self._environ)
             await take_options(self._server, loaded.options)
         except (PenstockError, OSError) as error:
             told = str(error).rstrip("\n")
-            self._log.line("ERR", f"Failed to reload server configuration: {told}")
+            self._log.line("ERR", f"{_RELOAD_FAILED}: {told}")
+            return
+        except Exception as error:  # noqa: BLE001 - nothing has changed: the server goes on
+            self._log.line("ERR", f"{_RELOAD_FAILED}: {type(error).__name__}: {error}")
             return
         self._server.config_digest = loaded.digest
         options = self._server.options
-        if options.pid_file != before.pid_file:
-            self._write_pid_file(options)
+        if options.pid_file != before.pid_file and (reason := self._write_pid_file(options)):
+            self._log.line("ERR", f"Failed to write pidfile: {reason}")
         if options.ports_file_dir != before.ports_file_dir:
             self._remove_ports_file()
             self._write_ports_file()
@@ -306,7 +312,7 @@ class _Process:
 
 
 def _told(error: CannotListen) -> str:
-    """Say that a port cannot be had, in Go's words."""
+    """Return why a port cannot be bound, in Go's words."""
     where = join_host_port(error.host, max(error.port, 0))
     listening = f"listen tcp {where}: bind: {error.reason}"
     if error.reason == "invalid port":

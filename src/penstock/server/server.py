@@ -1,11 +1,12 @@
-"""The composition root: builds the parts of a server, starts and stops them in order.
+"""The composition root: builds the parts of a server, and starts and stops them in order.
 
-Start and stop read from top to bottom. Everything runs on one event loop; what is decided about a
-connection is in `net.connection`, who may come in in `admission` and `identities`, how a running
-server takes other options in `reloading`, what belongs to the process in `process`.
+Start and stop read from top to bottom. `clients` holds the connections, `accounts/` decides who may
+connect, `reload` changes the options of a running server, `process` is the executable around it.
 
     async with Server(ServerOptions(port=-1)) as server:
         print(server.url)
+
+Thread: the event loop's.
 """
 
 from __future__ import annotations
@@ -13,44 +14,32 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import ssl
-from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from penstock.clock import Clock, SystemClock
+from penstock.config.check import check_available
 from penstock.config.load import settled
-from penstock.config.options import ServerOptions
-from penstock.config.reading import changed
-from penstock.config.urls import advertised
+from penstock.config.options.server import ServerOptions
+from penstock.config.options.values import advertised, changed
 from penstock.errors import CannotListen, UsageError
-from penstock.monitor.facts import ConnectionFacts
-from penstock.net.closing import ClosedReason
-from penstock.net.connection import Connection
-from penstock.net.listener import Listener
-from penstock.net.listening import PORT_MAX, ListeningSockets
-from penstock.net.memory import FreedMemory
-from penstock.net.opening import TlsTerms
-from penstock.protocol.handshake import ConnectOptions, encode_info
+from penstock.net.host import ClosedReason
+from penstock.net.listener import PORT_MAX, Listener, ListeningSockets
 from penstock.routing.hub import Hub
-from penstock.security.identifiers import new_nonce, new_server_id, new_xkey
-from penstock.server.admission import Admission
-from penstock.server.encryption import note_encryption, tls_terms
-from penstock.server.identities import Identities
+from penstock.security.identifiers import new_server_id, new_xkey
+from penstock.server.accounts.admission import Admission
+from penstock.server.accounts.identities import Identities
+from penstock.server.clients import Clients
+from penstock.server.listeners import WebSocketListener, tls_terms, websocket_terms
 from penstock.server.log import LineLog, Log
-from penstock.server.monitoring import Monitoring, ServerSource, closed_facts
+from penstock.server.monitoring import Monitoring, ServerSource
 from penstock.server.ports_file import local_url
-from penstock.server.rights import Rights
-from penstock.server.system_services import SystemServices
-from penstock.server.unavailable import check_available
-from penstock.server.version import API_LEVEL, GIT_COMMIT, GO_VERSION, NATS_VERSION
-from penstock.server.websockets import WebSocketDoor, websocket_terms
+from penstock.server.system.services import SystemServices
 
 if TYPE_CHECKING:
-    from penstock.server.claimed_accounts import KnownAccount
-    from penstock.server.jetstream import JetStreamService
-    from penstock.server.message_trace import MessageTrace, MessageTraces
-    from penstock.server.sharing import Sharing
+    from penstock.server.accounts.imports_exports import AccountImports
+    from penstock.server.accounts.jwt_accounts import JwtAccount
+    from penstock.server.jetstream.service import JetStreamService
 
 
 class Server:
@@ -65,14 +54,13 @@ class Server:
         log: LineLog | None = None,
         sockets: ListeningSockets | None = None,
     ) -> None:
-        """Build it; raises UsageError for users or certificates that cannot be."""
+        """Build all parts; raise UsageError for users or certificates that cannot be used."""
         self.options = settled(options or ServerOptions(host="127.0.0.1"))
         check_available(self.options)
         self.clock: Clock = clock or SystemClock()
         self.random_bytes = random_bytes
         self.logger: LineLog = log or Log(self.clock, self.options)
         self.hub = Hub(int.from_bytes(random_bytes(8), "little"))
-        self.freed_memory = FreedMemory()
         self.server_id = new_server_id(random_bytes)
         self.xkey = new_xkey(random_bytes)
         self.name = self.options.server_name or self.server_id
@@ -82,237 +70,57 @@ class Server:
             self.options,
             clock=self.clock,
             random_bytes=random_bytes,
-            # Before there is anything to see, nobody looks.
+            # Not started yet: nothing to log.
             log=lambda level, text: self.log(level, text) if self.start_ns else None,
             on_claims=self._claims_changed,
             on_end=self._claims_ended,
         )
         self.tls = tls_terms(self.options.tls, self.clock, is_optional=self.options.allow_non_tls)
-        self.connections: dict[int, Connection] = {}
-        self.closed: deque[ConnectionFacts] = deque(maxlen=max(self.options.max_closed_clients, 0))
-        self.total_connections = 0
-        self.slow_receivers = 0
-        self.stale_connections = 0
-        self.stalls = 0
         self.config_load_ns = 0
         # The digest of the configuration file, and how to read it again, where there is one.
         self.config_digest = ""
         self.ask_reload: Callable[[], None] | None = None
         self.source = ServerSource(self)
         self.jetstream: JetStreamService | None = None
-        self.sharing: Sharing | None = None
-        self._traces: MessageTraces | None = None
+        self.imports: AccountImports | None = None
         self.monitoring = Monitoring(self, self.source)
         self.system = SystemServices(self)
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by start
-        # The numbers before belong to the server's own clients in the system account.
-        self._cid = 3
         self.admission = Admission(self)
-        self.websockets = WebSocketDoor(self)
-        # Those of its ports that were bound before it was built are among them.
+        self.clients = Clients(self)
+        self.websockets = WebSocketListener(self)
+        # Ports that the process has bound already are among them.
         self.sockets = sockets or ListeningSockets()
         self._client_listener: Listener | None = None
         self._listeners: list[Listener] = []
-        self._stopped = asyncio.Event()
-
-    # What connections ask of their host
-
-    @property
-    def limits(self) -> ServerOptions:
-        """The options that bound a connection."""
-        return self.options
-
-    @property
-    def headers_supported(self) -> bool:
-        """Tell whether messages may have headers."""
-        return not self.options.no_header_support
 
     def log(self, level: str, text: str) -> None:
-        """Write to the log."""
+        """Write a line to the log."""
         self.logger.line(level, text)
-
-    def info_line(self, connection: Connection, *, connect_info: bool, lame: bool = False) -> bytes:
-        """Give INFO as a connection shall see it."""
-        return encode_info(self.info_fields(connection, connect_info=connect_info, lame=lame))
-
-    def info_fields(
-        self, connection: Connection, *, connect_info: bool, lame: bool = False
-    ) -> dict[str, Any]:
-        """Give INFO's fields in their order; None leaves one out."""
-        options = self.options
-        identity: Rights | None = connection.identity if connect_info else None
-        tls, websocket = options.tls, options.websocket
-        is_websocket = websocket is not None and connection.kind == "websocket"
-        host, port = self.advertised
-        if websocket is not None and is_websocket:
-            host, port = websocket.host, websocket.port
-        is_secure = is_websocket and self.websockets.tls is not None
-        return {
-            "server_id": self.server_id,
-            "server_name": self.name,
-            "version": NATS_VERSION,
-            "proto": 1,
-            "git_commit": GIT_COMMIT,
-            "go": GO_VERSION,
-            "host": host,
-            "port": port,
-            "headers": self.headers_supported or None,
-            "auth_required": _true(
-                self.identities.required_of(connection)
-                if connect_info
-                else self.identities.asked_of(connection)
-            ),
-            "tls_required": _true(
-                is_secure
-                if is_websocket
-                else tls is not None and (not options.allow_non_tls or connection.tls_first)
-            ),
-            "tls_verify": _true(tls is not None and (tls.verify or tls.verify_and_map)),
-            "tls_available": _true(
-                is_secure if is_websocket else tls is not None and options.allow_non_tls
-            ),
-            "max_payload": connection.max_payload,
-            "jetstream": _true(self.jetstream is not None),
-            "client_id": connection.cid,
-            "client_ip": connection.ip if connection.peer_known else None,
-            # What there is to sign is told once, in the greeting.
-            "nonce": None if connect_info or lame else connection.nonce or None,
-            "domain": self.jetstream.domain or None if self.jetstream is not None else None,
-            "ldm": _true(lame),
-            "connect_info": _true(connect_info),
-            "remote_account": identity.account_name if identity is not None else None,
-            "acc_is_sys": _true(
-                identity is not None
-                and identity.account_name == self.identities.system_account_name
-            ),
-            "api_lvl": API_LEVEL,
-            "xkey": self.xkey,
-        }
-
-    def secured(self, connection: Connection, tls: ssl.SSLObject) -> str:
-        """Note that a connection's TLS handshake is done; a reason to end it, or ""."""
-        self.log("DBG", f"{connection} - TLS handshake complete")
-        terms = self.websockets.tls if connection.kind == "websocket" else self.tls
-        refusal = note_encryption(connection, tls, terms)
-        version, cipher = connection.tls_version, connection.tls_cipher
-        self.log("DBG", f"{connection} - TLS version {version}, cipher suite {cipher}")
-        return refusal
-
-    def authenticate(self, connection: Connection, options: ConnectOptions) -> None:
-        """Find out who a client is, and admit or refuse it; later where that takes its time."""
-        self.admission.authenticate(connection, options)
-
-    def publish_traced(
-        self,
-        connection: Connection,
-        subject: bytes,
-        reply: bytes | None,
-        headers: bytes,
-        body: bytes,
-    ) -> bytes | None:
-        """Route a message that may ask to be traced; otherwise give the headers to go on with."""
-        from penstock.server.sharing import Passing
-
-        message = Passing(subject, reply, headers, body)
-        return self._message_traces().publish(connection, message)
-
-    def trace_oversized(
-        self, connection: Connection, subject: bytes, headers: bytes, size: int
-    ) -> None:
-        """Tell of a message that is too large."""
-        self._message_traces().tell_oversized(connection, subject, headers, size)
-
-    def _message_traces(self) -> MessageTraces:
-        # Loaded with the first message that asks for it.
-        from penstock.server.message_trace import MessageTraces
-
-        if self._traces is None:
-            self._traces = MessageTraces(self)
-        return self._traces
-
-    @property
-    def message_trace(self) -> MessageTrace | None:
-        """The trace of the message that is routed right now, where it has one."""
-        return None if self._traces is None else self._traces.at_hand
 
     # What claims of accounts change
 
-    def _claims_changed(self, account: KnownAccount) -> None:
+    def _claims_changed(self, account: JwtAccount) -> None:
         if not self.is_serving:
             return
-        from penstock.server.claimed_members import look_again_at_members
+        from penstock.server.accounts.reauthorize import reauthorize_members
 
         self.system.serve_accounts()
-        self.serve_sharing(account.name)
+        self.serve_imports(account.name)
         found = self.identities.accounts.find(account.name)
         if self.jetstream is not None and found is not None:
             self.jetstream.serve_account(found)
-        look_again_at_members(self, account)
+        reauthorize_members(self, account)
 
-    def _claims_ended(self, account: KnownAccount) -> None:
-        from penstock.server.claimed_members import let_members_go
+    def _claims_ended(self, account: JwtAccount) -> None:
+        from penstock.server.accounts.reauthorize import expire_members
 
-        let_members_go(self, account)
+        expire_members(self, account)
         found = self.identities.accounts.find(account.name)
         if self.jetstream is not None and found is not None:
             self.jetstream.serve_account(found)
 
-    def left(self, connection: Connection, reason: ClosedReason) -> None:
-        """Forget a connection that has closed."""
-        self.websockets.forget(connection)
-        if self.connections.pop(connection.cid, None) is None:
-            return
-        self.identities.leave(connection)
-        if reason in (ClosedReason.SLOW_PENDING_BYTES, ClosedReason.SLOW_WRITE_DEADLINE):
-            self.slow_receivers += 1
-            if connection.identity is not None:
-                connection.identity.account.slow_receivers += 1
-        if reason is ClosedReason.STALE_CONNECTION:
-            self.stale_connections += 1
-        self.closed.append(closed_facts(connection))
-        self.system.events.disconnected(connection, reason)
-        self.log("DBG", f"{connection} - Client connection closed: {reason}")
-
-    # Coming in
-
-    def new_cid(self) -> int:
-        """Give a number that no client has, nor any part of the server that is one."""
-        self._cid += 1
-        return self._cid
-
-    def _accepted(self, sock: socket.socket) -> None:
-        try:
-            connection = Connection(self, sock, self.new_cid())
-        except OSError:
-            sock.close()
-            return
-        connection.peer_known = not self.options.proxy_protocol
-        self.enter(connection, self.tls)
-
-    def enter(self, connection: Connection, tls: TlsTerms | None = None) -> None:
-        """Count a connection in, and greet its client."""
-        self.total_connections += 1
-        connection.set_tracing(self.options.trace)
-        if self.identities.needs_nonce:
-            connection.nonce = new_nonce(self.random_bytes)
-        limit = self.options.max_connections
-        self.connections[connection.cid] = connection
-        self.log("DBG", f"{connection} - Client connection created")
-        if 0 < limit < len(self.connections):
-            if tls is None or tls.first_delay_s is None:
-                connection.send_info()
-            self.log("ERR", f"{connection} - maximum connections exceeded")
-            connection.refuse("maximum connections exceeded", ClosedReason.MAX_CONNECTIONS)
-            return
-        rights = self.identities.anonymous(connection)
-        if rights is not None:
-            connection.become(rights)
-            self.identities.join(connection, rights)
-        waits = rights is None or self.identities.asked_of(connection)
-        timeout_s = self.identities.timeout_s_of(connection) if waits else None
-        connection.start(auth_timeout_s=timeout_s, tls=tls)
-
-    # Living
+    # Where it is, start and stop
 
     @property
     def port(self) -> int:
@@ -322,30 +130,31 @@ class Server:
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """Host and port that clients are told."""
+        """The host and port that clients are told to use."""
         return self.advertised_by(self.options)
 
     def advertised_by(self, options: ServerOptions) -> tuple[str, int]:
-        """Give host and port that clients would be told; raises ValueError."""
+        """Return the host and port to advertise to clients; raise ValueError."""
         return advertised(options.client_advertise, options.host, self.port)
 
     @property
     def url(self) -> str:
-        """Where a client on this machine connects to."""
+        """The URL for clients on this machine."""
         return local_url("nats", self.options.host, self.port)
 
     async def start(self) -> None:
-        """Open the doors; raises CannotListen where a port cannot be had, and UsageError."""
-        self.loop = asyncio.get_running_loop()
+        """Start listening and open the streams; raise CannotListen or UsageError."""
+        self.loop = self.clients.loop = asyncio.get_running_loop()
         self.start_ns = self.config_load_ns = self.clock.now_ns()
-        self._stopped.clear()
         try:
             self.advertised_by(self.options)
         except ValueError as error:
             what = f"ClientAdvertise value of {self.options.client_advertise}, err={error}"
             raise UsageError(f"Error setting server INFO with {what}") from None
-        self._client_listener = self._listen(self.options.host, self.options.port, self._accepted)
-        # From now on a port that was to be any is the one that it became.
+        self._client_listener = self._listen(
+            self.options.host, self.options.port, self.clients.accept
+        )
+        # A port of -1 is replaced by the port that was bound.
         self.options = changed(self.options, port=self._client_listener.port)
         websocket = self.options.websocket
         if websocket is not None and websocket.port:
@@ -358,53 +167,70 @@ class Server:
             _check_port("monitoring", self.options.http_host, self.options.https_port)
             await self.monitoring.start()
         except (CannotListen, UsageError):
-            self.close_doors()
+            self.close_listeners()
             raise
         except OSError as error:
-            self.close_doors()
+            self.close_listeners()
             port = self.options.http_port or self.options.https_port
             raise _cannot_listen("monitoring", self.options.http_host, port, error) from None
         self.identities.start(self.loop)
         self.system.start()
-        self.serve_sharing()
+        self.serve_imports()
         try:
-            self.serve_jetstream()
+            self.open_streams()
         except UsageError:
-            self.close_doors()
+            self.close_listeners()
             raise
         self.is_serving = True
         for listener in self._listeners:
             listener.start()
 
-    def serve_sharing(self, name: str = "") -> None:
-        """Let pass between accounts what the options or claims say, or those of one account."""
+    def serve_imports(self, name: str = "") -> None:
+        """Apply the imports of all accounts, or of one account."""
         accounts = self.identities.declared
         looked_at = (accounts[name],) if name in accounts else accounts.values()
-        if self.sharing is None and any(each.imports for each in looked_at):
-            # Most servers share nothing, and start without loading it.
-            from penstock.server.sharing import Sharing
+        if self.imports is None and any(each.imports for each in looked_at):
+            # Most servers have no imports, and start without loading them.
+            from penstock.server.accounts.imports_exports import AccountImports
 
-            self.sharing = Sharing(self)
-        if self.sharing is not None and name:
-            self.sharing.apply_to(name, accounts)
-        elif self.sharing is not None:
-            self.sharing.apply(accounts)
+            self.imports = AccountImports(self)
+        if self.imports is not None and name:
+            self.imports.apply_to(name, accounts)
+        elif self.imports is not None:
+            self.imports.apply(accounts)
 
-    def serve_jetstream(self) -> None:
-        """Keep streams, or no longer, as the options say; raises UsageError."""
-        options = self.options.jetstream
-        is_wanted = options is not None and options.enabled
-        if self.jetstream is not None and options is not None and is_wanted:
-            self.jetstream.take_options(options)
-        elif self.jetstream is not None:
-            self.jetstream.stop()
+    def open_streams(self) -> Callable[[], None]:
+        """Open the streams that the options want; return a function that undoes it.
+
+        Raises UsageError, and then nothing has changed. Streams that the options no longer want
+        go on until `close_streams`.
+        """
+        options, service = self.options.jetstream, self.jetstream
+        if options is None or not options.enabled:
+            return lambda: None
+        if service is not None:
+            return service.change(options)
+        # A server without streams starts without loading what only they need.
+        from penstock.server.jetstream.service import JetStreamService
+
+        started = JetStreamService(self, options)
+        started.start()
+        self.jetstream = started
+
+        def undo() -> None:
+            started.stop()
             self.jetstream = None
-        elif options is not None and options.enabled:
-            # A server without streams starts without loading what only they need.
-            from penstock.server.jetstream import JetStreamService
 
-            self.jetstream = JetStreamService(self, options)
-            self.jetstream.start()
+        return undo
+
+    def close_streams(self) -> None:
+        """Close the streams that the options no longer want."""
+        options, service = self.options.jetstream, self.jetstream
+        if service is not None and options is not None and options.enabled:
+            service.settle()
+        elif service is not None:
+            self.jetstream = None
+            service.stop()
 
     def _listen(self, host: str, port: int, accept: Callable[[socket.socket], None]) -> Listener:
         _check_port("clients", host, port)
@@ -416,46 +242,30 @@ class Server:
         self._listeners.append(listener)
         return listener
 
-    def close_doors(self) -> None:
-        """Let nobody new in."""
+    def close_listeners(self) -> None:
+        """Close the listeners: new clients are refused."""
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
         self.sockets.close()
 
-    def clients(self) -> list[Connection]:
-        """Give the connections of clients, the oldest first."""
-        return list(self.connections.values())
-
-    def tell_lame_duck(self, connections: Iterable[Connection]) -> None:
-        """Tell clients that understand it that this server will go."""
-        for connection in connections:
-            if connection.connected and connection.options.protocol >= 1:
-                connection.write(self.info_line(connection, connect_info=False, lame=True))
-        self.hub.flush()
-
     def random_below(self, bound: int) -> int:
-        """Give a number from 0 to below `bound`."""
+        """Return a random number from 0 to below `bound`."""
         return int.from_bytes(self.random_bytes(8), "little") % bound
 
     async def stop(self) -> None:
-        """Close the doors and every connection."""
-        self.close_doors()
+        """Close the listeners and every connection, and make streams durable."""
+        self.close_listeners()
         await self.monitoring.stop()
         self.system.stop()
         self.identities.stop()
         if self.jetstream is not None:
             await self.jetstream.finish_requests()
             self.jetstream.stop()
-        for connection in self.clients():
+        for connection in self.clients.all():
             connection.close(ClosedReason.SERVER_SHUTDOWN)
         self.websockets.close()
         self.admission.close()
-        self._stopped.set()
-
-    async def wait_stopped(self) -> None:
-        """Wait until `stop` is done."""
-        await self._stopped.wait()
 
     async def __aenter__(self) -> Server:
         """Start."""
@@ -477,8 +287,3 @@ def _cannot_listen(what: str, host: str, port: int, error: OSError) -> CannotLis
         return CannotListen(what, host, port, "no such host")
     reason = os.strerror(error.errno) if error.errno else "failed"
     return CannotListen(what, host, port, f"{reason[:1].lower()}{reason[1:]}")
-
-
-def _true(value: bool) -> bool | None:
-    # A field of INFO that is there only when it is true.
-    return True if value else None

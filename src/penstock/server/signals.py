@@ -1,4 +1,4 @@
-"""Signals: what they are called in the log, and `--signal`, which sends one to a running server.
+"""Signals: their names in the log, and `--signal`, which sends one to a running server.
 
     send_signal("reload", "/run/nats.pid")
 
@@ -13,6 +13,7 @@ import signal
 from pathlib import Path
 
 from penstock.errors import UsageError
+from penstock.limits import COMMAND_LINE_BYTES_MAX, PID_FILE_BYTES_MAX
 
 NAMES = {
     signal.SIGINT: "interrupt",
@@ -32,10 +33,8 @@ _COMMANDS = {
     "ldm": signal.SIGUSR2,
 }
 _PID = re.compile(r"[+-]?[0-9]{1,18}")
-_PID_FILE_BYTES_MAX = 64
 _SERVERS = ("penstock-server", "nats-server")
 _MODULE = ["-m", "penstock.server.main"]
-_COMMAND_LINE_BYTES_MAX = 65_536
 
 
 def send_signal(command: str, target: str) -> None:
@@ -67,7 +66,7 @@ def _read_pid_file(target: str) -> str:
     try:
         if target and path.is_file():
             with path.open("rb") as file:
-                return file.read(_PID_FILE_BYTES_MAX).decode("ascii", "replace").strip()
+                return file.read(PID_FILE_BYTES_MAX).decode("ascii", "replace").strip()
     except (OSError, ValueError):
         return target
     return target
@@ -84,13 +83,13 @@ def _send(command: str, pid: int) -> str:
 
 
 def running_servers() -> list[int]:
-    """Give the pids of the servers on this machine, this process not counted."""
+    """Return the pids of the servers on this machine, this process excepted."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         pid = int(entry.parent.name)
         try:
             with entry.open("rb") as file:
-                command_line = file.read(_COMMAND_LINE_BYTES_MAX)
+                command_line = file.read(COMMAND_LINE_BYTES_MAX)
         except OSError:
             continue
         if pid != os.getpid() and is_server(command_line):
@@ -99,7 +98,7 @@ def running_servers() -> list[int]:
 
 
 def is_server(command_line: bytes) -> bool:
-    """Tell whether a process is a server, by what it was started with and nothing that it names.
+    """Return True if a command line runs a server, not if it only names one.
 
     `less nats-server` is none: a signal must not go astray.
     """

@@ -1,10 +1,13 @@
 """Batches of messages as Arrow record batches: the same buffers, under the types of the schema.
 
-Nothing is copied but what must change: times become microseconds, headers a map. Pure.
+Only what must change is copied: times become microseconds, headers become maps. Payloads that
+publishers compressed are decompressed on the way, up to the size that a message may have: they come
+from outside, and a small payload can decompress to any size. Pure; any thread.
 """
 
 from __future__ import annotations
 
+import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,31 +16,33 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import UsageError
-from penstock.format.columns import ColumnBatch
+from penstock.errors import FormatError, UsageError
+from penstock.format.columns import ColumnBatch, ColumnBuilder
 from penstock.format.sequence_set import SequenceSet
+from penstock.limits import PAYLOAD_BYTES_MAX
 from penstock.spark import schema
 from penstock.spark.header_maps import HeaderMapBuilder
+from penstock.spark.options import PayloadCompression
 from penstock.spark.schema import Column
 
 LIVE, REMOVED = "live", "removed"
 
 SEQUENCE_MAX = 2**63 - 1
-"""Sequences are 64 bits without a sign in the store, and Spark has none of that kind."""
+"""Sequences are unsigned 64-bit numbers in the store; Spark has only signed ones."""
 
 
 Maker = Callable[[ColumnBatch, str], pa.Array]
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """What must be read for a set of columns."""
+    """Which bytes of messages a set of columns needs."""
 
     headers: bool
     payloads: bool
 
 
 def needs_of(columns: Sequence[Column]) -> Needs:
-    """Tell what must be read for these columns."""
+    """Return which bytes of messages these columns need."""
     kinds = {each.holds for each in columns}
     whole = schema.SIZE.holds in kinds
     return Needs(
@@ -47,12 +52,13 @@ def needs_of(columns: Sequence[Column]) -> Needs:
 
 
 class Converter:
-    """Makes record batches of some columns; one for a task."""
+    """Makes record batches of some columns. A task has one."""
 
     def __init__(
         self, columns: Sequence[Column], stream: str, removed: SequenceSet | None = None
     ) -> None:
-        """`removed` is what the column `_state` tells of."""
+        """Make a converter; `removed` are the sequences that the column `_state` marks as
+        removed."""
         makers: dict[str, Maker] = {
             **_MAKERS,
             schema.STATE.holds: partial(_state, removed or SequenceSet()),
@@ -62,7 +68,7 @@ class Converter:
         self._stream = stream
 
     def convert(self, batch: ColumnBatch) -> pa.RecordBatch:
-        """Give a batch as Spark wants it; raises UsageError for sequences that it cannot hold."""
+        """Return a batch as Arrow; raise UsageError for sequences that Spark cannot hold."""
         arrays = [make(batch, self._stream) for make in self._makers]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -202,10 +208,41 @@ def _binary(count: int, offsets: bytes, data: bytes) -> pa.Array:
 
 
 def text_of(array: pa.Array) -> pa.Array:
-    """Give bytes as text."""
-    # Subjects and payloads are bytes: what is no UTF-8 is shown with marks, never passed on as is.
+    """Return bytes as text; bytes that are no UTF-8 are replaced by U+FFFD."""
+    # Subjects and payloads may be any bytes, and Arrow's text must be UTF-8.
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
         texts = [each.decode(errors="replace") for each in array.to_pylist()]
         return pa.array(texts, pa.string())
+
+
+def unpack(batch: ColumnBatch, packed: PayloadCompression) -> ColumnBatch:
+    """Return a batch with its payloads decompressed; raise FormatError with the sequence."""
+    if packed is PayloadCompression.NONE or not batch.payloads:
+        return batch
+    builder = ColumnBuilder()
+    for each in batch.messages():
+        payload = _inflated(each.seq, each.payload)
+        builder.append(
+            each.seq, each.timestamp_ns, each.offset, each.subject, each.headers, payload
+        )
+    return builder.take(batch.block)
+
+
+def _inflated(seq: int, payload: bytes) -> bytes:
+    # A message without payload, such as a delete marker, was not compressed.
+    if not payload:
+        return b""
+    unpacking = zlib.decompressobj()
+    try:
+        data = unpacking.decompress(payload, PAYLOAD_BYTES_MAX)
+    except zlib.error as error:
+        raise FormatError(
+            f"the payload of sequence {seq} is not packed with zlib: {error}"
+        ) from None
+    if not unpacking.eof:
+        raise FormatError(
+            f"the payload of sequence {seq} is cut short, or more than {PAYLOAD_BYTES_MAX} bytes"
+        )
+    return data

@@ -1,4 +1,4 @@
-"""Blocks of headers, taken apart into the buffers of an Arrow map<string, list<string>>."""
+"""Blocks of headers, parsed into the buffers of an Arrow map<string, list<string>>."""
 
 import msgspec
 from typing_extensions import disjoint_base
@@ -18,9 +18,9 @@ class HeaderMaps(msgspec.Struct, frozen=True):
 
 @disjoint_base
 class HeaderMapBuilder:
-    """Columns being filled; `build` is the one way to use it."""
+    """A builder of header maps; `build` is its only method."""
 
     def __new__(cls) -> HeaderMapBuilder: ...
     def build(self, offsets: bytes, headers: bytes, count: int) -> HeaderMaps:
-        """Take `count` blocks of headers apart; `offsets` are count + 1 int32 into `headers`."""
+        """Return the maps of `count` blocks; `offsets` are count + 1 int32 into `headers`."""
         ...

@@ -1,10 +1,10 @@
-"""Blocks of headers, taken apart into the buffers of an Arrow map<string, list<string>>.
+"""Blocks of headers, parsed into the buffers of an Arrow map<string, list<string>>.
 
 A message without headers is null. A name that a message has several times is one key, where it
-came first, with all its values in their order: a map with a key twice means nothing to Spark. The
-first line (version and status) is no header; a line without a colon is passed over.
+came first, with all its values in their order: Spark allows no key twice. The first line (version
+and status) is no header; a line without a colon is ignored.
 
-Pure; any thread. Bytes only: whether names and values are text is for the caller to find out.
+Pure; any thread. Bytes only: the caller checks that names and values are text.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -17,7 +17,7 @@ import msgspec
 from penstock.errors import UsageError
 
 cdef enum:
-    # Above this many lines names are told apart by hashing, not by comparing each with each.
+    # Above this many lines names are compared by hashing, not each with each.
     COMPARED_MAX = 32
 
 
@@ -77,7 +77,7 @@ cdef bytes _given(Buffer* buffer):
 
 
 cdef class HeaderMapBuilder:
-    """Columns being filled; `build` is the one way to use it."""
+    """A builder of header maps; `build` is its only method."""
 
     cdef Buffer validity, map_offsets, key_offsets, keys, list_offsets, value_offsets, values
     cdef Buffer lines
@@ -94,7 +94,7 @@ cdef class HeaderMapBuilder:
         free(self.lines.data)
 
     def build(self, bytes offsets not None, bytes headers not None, Py_ssize_t count):
-        """Take `count` blocks of headers apart; `offsets` are count + 1 int32 into `headers`."""
+        """Return the maps of `count` blocks; `offsets` are count + 1 int32 into `headers`."""
         cdef const int32_t* places = <const int32_t*><const char*>offsets
         cdef const uint8_t* data = <const uint8_t*><const char*>headers
         cdef Py_ssize_t row, nulls = 0
@@ -128,7 +128,7 @@ cdef class HeaderMapBuilder:
         return self._group_few(count)
 
     cdef size_t _split(self, const uint8_t* place, const uint8_t* end) except? 0:
-        # The lines behind the first, as headers in `lines`; gives how many.
+        # Parse the lines behind the first into `lines`; return how many.
         cdef const uint8_t* line_end
         cdef const uint8_t* colon
         cdef Header header

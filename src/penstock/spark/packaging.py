@@ -1,7 +1,7 @@
 """Penstock as one archive for a cluster whose machines do not have it: `--archives env.tar.gz#env`.
 
     bin/python     runs the machine's own Python of the same version, with the packages beside it
-    lib/           this Penstock, compiled modules included, and all that it needs but Spark itself
+    lib/           this Penstock, with its compiled modules, and all that it needs but Spark
 
 A zip for `--py-files` would not do: compiled modules cannot be loaded from one. The archive fits
 machines with the same kind of processor and system, and with the same Python on their PATH. Spark
@@ -25,7 +25,7 @@ from penstock.errors import UsageError
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _BROUGHT_BY_SPARK = frozenset({"pyspark", "py4j"})
 _LEFT_OUT = re.compile(r"(^|/)(__pycache__|tests|include)(/|$)|\.(pyc|pyx|pxd|pyi|c|h)$|^\.\.")
-"""What nothing needs to run."""
+"""Files that are not needed at run time."""
 
 _LAUNCHER = """#!/bin/sh
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -34,11 +34,12 @@ PYTHONPATH="$here/lib${{PYTHONPATH:+:$PYTHONPATH}}" exec {python} "$@"
 
 
 def pack(target: Path) -> int:
-    """Write the archive; gives its size. Raises UsageError, OSError."""
+    """Write the archive and return its size; raise UsageError or OSError."""
     unfinished = target.with_name(f".{target.name}.unfinished")
     try:
-        # Without a name and a time in its head a gzip file tells nothing of when it was made. It is
-        # mostly libraries: packing harder takes thrice the time for a tenth of the size.
+        # Without a name and a time in its header, equal contents make equal gzip files.
+        # Most of it is libraries: a higher level takes three times as long for a tenth of
+        # the size.
         with (
             unfinished.open("wb") as file,
             gzip.GzipFile("", "wb", compresslevel=1, fileobj=file, mtime=0) as zipped,
@@ -76,7 +77,7 @@ def _files() -> dict[str, Path]:
 
 
 def _own_files() -> Iterator[tuple[str, Path]]:
-    # A Penstock that is being worked on is not where packages are installed.
+    # An editable install is not in the folder of installed packages.
     package = Path(errors.__file__).parent
     for path in [*package.rglob("*"), *package.parent.glob("pyspark_penstock*.py")]:
         name = path.relative_to(package.parent).as_posix()
@@ -85,7 +86,7 @@ def _own_files() -> Iterator[tuple[str, Path]]:
 
 
 def needed() -> list[importlib.metadata.Distribution]:
-    """Give what is installed here of all that Penstock with Spark needs, but Spark itself."""
+    """Return the installed packages that Penstock with Spark needs, without Spark itself."""
     found: dict[str, importlib.metadata.Distribution] = {}
     wanted = [("penstock", "spark")]
     while wanted:
@@ -95,7 +96,7 @@ def needed() -> list[importlib.metadata.Distribution]:
         try:
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
-            # It is for another system or another Python than this.
+            # It is for another system or another version of Python.
             continue
         found[name] = distribution
         for line in distribution.requires or []:

@@ -1,14 +1,17 @@
-"""How a stream is divided among tasks: stretches of blocks, by their weight.
+"""The planner: how a stream is divided among tasks, by what its blocks, files or sequences cost.
 
-A plan depends on the blocks and the options alone, never on the clock or on how many cores there
-are, so that the same job makes the same parts everywhere. Pure; no Spark types.
+Blocks of a directory and files of an archive are grouped (`group_units`); the sequences of a
+server's stream are divided (`split_range`). Each group or division becomes a `StreamPart`.
+
+Invariant: a plan depends on the stream and the options alone, never on the clock or on how many
+cores there are, so that the same job makes the same parts everywhere. Pure; no Spark types.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -16,119 +19,109 @@ from penstock.format.reader import PICKED_GAP_BYTES, PICKED_PART, BlockInfo
 from penstock.spark.options import Size
 
 BYTES_PER_PART = 256 * 1024 * 1024
-"""A task costs some 60 ms before its first row: with less to do, the waiting is most of it."""
+"""A task costs some 60 ms before its first row. With less to do, that would be most of its time."""
 
 
 INDEX_BYTES_PER_ENTRY = 4
-"""What an entry of an index weighs at the most: it has 32 bytes, and goes by eight times as fast as
-a record's bytes do. Of few subjects, and on a local disk, only the wanted ones are read."""
+"""The most that an entry of an index costs: it has 32 bytes, which are read eight times as fast as
+a record's. For few subjects, and on a local disk, only the selected entries are read."""
 
 
 class Splitting(msgspec.Struct, frozen=True, rename="camel"):
-    """How large parts may get, and how many there shall be at least."""
+    """Options: how large a part may be, and how many parts there are at least."""
 
     min_partitions: int = 1
     max_records_per_partition: int = 0
     max_bytes_per_partition: Size = Size(BYTES_PER_PART)
     ordered_by_subject: bool = False
-    """Whether all messages of a subject are for one task: then a stream is one part."""
+    """Whether one task reads all messages of a subject; then a stream is one part."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Raise ValueError for numbers that are too small."""
         if self.min_partitions < 1:
             raise ValueError("minPartitions must be at least 1")
         if self.max_records_per_partition < 0:
             raise ValueError("maxRecordsPerPartition must not be negative")
 
 
-class Weighty(Protocol):
-    """What takes a task some time: bytes to go through, and messages to give."""
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes there are to read, or what takes as long."""
-        ...
-
-    @property
-    def count(self) -> int:
-        """How many messages there are to give."""
-        ...
+Unit = TypeVar("Unit")
 
 
-Block = TypeVar("Block", bound=Weighty)
+class Weighed(msgspec.Struct, Generic[Unit], frozen=True):
+    """A unit of work that is not divided (a block, a file), and what it costs to read it."""
 
-
-class PickedBlock(msgspec.Struct, frozen=True):
-    """A block of which a filter wants some messages, and what it takes to read those."""
-
-    block: BlockInfo
+    unit: Unit
     bytes: int
+    """How many bytes there are to read, or what takes as long."""
+
     count: int
+    """How many messages it yields."""
 
 
-def picked_block(block: BlockInfo, wanted: int) -> PickedBlock:
-    """Weigh a block of which so many messages are wanted."""
-    if wanted * PICKED_PART > block.count:
-        return PickedBlock(block, block.bytes, wanted)
+def weigh_block(block: BlockInfo, selected: int) -> Weighed[BlockInfo]:
+    """Return a block with the cost of reading `selected` of its messages."""
+    if selected * PICKED_PART > block.count:
+        return Weighed(block, block.bytes, selected)
     # The index is gone through, an order of magnitude faster than records, and each message read.
     each = block.bytes // block.count + PICKED_GAP_BYTES
-    return PickedBlock(block, block.count * INDEX_BYTES_PER_ENTRY + wanted * each, wanted)
+    return Weighed(block, block.count * INDEX_BYTES_PER_ENTRY + selected * each, selected)
 
 
-def group_blocks(blocks: Sequence[Block], splitting: Splitting) -> list[list[Block]]:
-    """Give stretches of consecutive blocks, each no heavier than it may be.
+def group_units(units: Sequence[Weighed[Unit]], splitting: Splitting) -> list[list[Unit]]:
+    """Return groups of consecutive units, each no heavier than the options allow.
 
-    A block is the least that a part can be. Where there are fewer parts than wished for, the
-    limits are lowered until there are enough, or one for each block.
+    A group has at least one unit. If there are fewer groups than the options want, units are
+    divided evenly into so many groups, or into one for each unit.
     """
-    if not blocks or splitting.ordered_by_subject:
-        return [list(blocks)] if blocks else []
+    if not units or splitting.ordered_by_subject:
+        return [[each.unit for each in units]] if units else []
     most_bytes = max(splitting.max_bytes_per_partition, 1)
-    most_records = splitting.max_records_per_partition or sum(each.count for each in blocks) + 1
-    wished = min(splitting.min_partitions, len(blocks))
-    parts = _packed(blocks, most_bytes, most_records)
-    if len(parts) < wished:
-        parts = _evenly(blocks, wished)
-    return parts
+    most_records = splitting.max_records_per_partition or sum(each.count for each in units) + 1
+    wished = min(splitting.min_partitions, len(units))
+    groups = _packed(units, most_bytes, most_records)
+    if len(groups) < wished:
+        groups = _evenly(units, wished)
+    return groups
 
 
-def _packed(blocks: Sequence[Block], most_bytes: int, most_records: int) -> list[list[Block]]:
-    parts: list[list[Block]] = []
+def _packed(units: Sequence[Weighed[Unit]], most_bytes: int, most_records: int) -> list[list[Unit]]:
+    groups: list[list[Unit]] = []
     size = records = 0
-    for block in blocks:
-        size += block.bytes
-        records += block.count
-        if not parts or size > most_bytes or records > most_records:
-            parts.append([])
-            size, records = block.bytes, block.count
-        parts[-1].append(block)
-    return parts
+    for each in units:
+        size += each.bytes
+        records += each.count
+        if not groups or size > most_bytes or records > most_records:
+            groups.append([])
+            size, records = each.bytes, each.count
+        groups[-1].append(each.unit)
+    return groups
 
 
-def _evenly(blocks: Sequence[Block], wished: int) -> list[list[Block]]:
-    # Each part takes blocks until it has its share of what is left; the last takes the rest.
-    parts: list[list[Block]] = []
-    left_bytes = sum(each.bytes for each in blocks)
+def _evenly(units: Sequence[Weighed[Unit]], wished: int) -> list[list[Unit]]:
+    # Each group takes units until it has its share of what is left; the last takes the rest.
+    groups: list[list[Unit]] = []
+    left_bytes = sum(each.bytes for each in units)
     first = 0
-    for parts_left in range(wished, 1, -1):
-        share = left_bytes / parts_left
-        size = blocks[first].bytes
+    for groups_left in range(wished, 1, -1):
+        share = left_bytes / groups_left
+        size = units[first].bytes
         end = first + 1
-        while len(blocks) - end >= parts_left and size + blocks[end].bytes / 2 <= share:
-            size += blocks[end].bytes
+        while len(units) - end >= groups_left and size + units[end].bytes / 2 <= share:
+            size += units[end].bytes
             end += 1
         left_bytes -= size
-        parts.append(list(blocks[first:end]))
+        groups.append([each.unit for each in units[first:end]])
         first = end
-    return [*parts, list(blocks[first:])]
+    return [*groups, [each.unit for each in units[first:]]]
 
 
 def split_range(
     first: int, end: int, *, records: int, size: int, splitting: Splitting
 ) -> list[tuple[int, int]]:
-    """Divide sequences evenly into parts that hold about as much as they may.
+    """Return even divisions of the sequences from `first` up to `end`, each within the options.
 
-    `records` and `size` are what the whole range is thought to hold.
+    `records` and `size` are estimates of the messages and bytes of the whole range. Each division
+    is its first sequence and the one behind its last.
     """
     if end <= first:
         return []
@@ -141,5 +134,5 @@ def split_range(
         -(-records // most_records) if most_records else 1,
     )
     count = min(wished, end - first)
-    marks = [first + (end - first) * place // count for place in range(count + 1)]
+    marks = [first + (end - first) * number // count for number in range(count + 1)]
     return list(itertools.pairwise(marks))

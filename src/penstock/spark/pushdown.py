@@ -1,12 +1,12 @@
-"""Filters of a query that narrow what is read: comparisons of sequences and times, and subjects.
+"""Filters of a query that narrow what is read: comparisons of sequences, times and subjects.
 
-Spark gives them to a batch reader before it plans, where `pushdown=true` and the session's
-`spark.sql.python.filterPushdown.enabled` say so. They are always handed back: what is read is never
-less than what they want, and Spark looks at each row again.
+Spark passes them to a batch reader before it plans, if `pushdown=true` and the session's
+`spark.sql.python.filterPushdown.enabled` are set. All are returned to Spark, which checks each row
+again: what is read is never less than what matches.
 
-Off unless asked for: Spark 4.3 keeps the narrowed plan for other uses of the same DataFrame, which
-then miss rows. Tables of the catalog are planned anew for every query, and are safe where a query
-reads each of them once. Pure.
+Off by default: Spark 4.3 keeps the narrowed plan for other uses of the same DataFrame, which then
+miss rows. Tables of the catalog are planned anew for every query, and are safe if a query reads
+each of them once. Pure.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ Patterns = tuple[str, ...]
 
 
 class Pushdown(msgspec.Struct, frozen=True):
-    """Whether a query's filters narrow what is read."""
+    """Option: whether a query's filters narrow what is read."""
 
     pushdown: bool = False
 
 
-class Narrowed(msgspec.Struct, frozen=True):
-    """What a query's filters leave: at least what they want."""
+class PushedFilters(msgspec.Struct, frozen=True):
+    """What is left by a query's filters: at least the messages that match them."""
 
     first_seq: int = 0
     last_seq: int = SEQ_MAX
     first_ns: int = TIME_MIN
     last_ns: int = TIME_MAX
     subjects: Patterns | None = None
-    """Patterns of which one matches; None for any subject."""
+    """Patterns of which one matches a message's subject; None for any subject."""
 
     @property
     def is_nothing(self) -> bool:
-        """Tell whether no message can be wanted."""
+        """True if no message can match."""
         return self.first_seq > self.last_seq or self.first_ns > self.last_ns or self.subjects == ()
 
 
-def narrow(filters: Iterable[Filter], columns: Sequence[Column]) -> Narrowed:
-    """Give what filters leave, all of which hold; those that say nothing of use are passed over."""
+def narrow(filters: Iterable[Filter], columns: Sequence[Column]) -> PushedFilters:
+    """Return what filters leave that must all hold; filters that cannot be used are ignored."""
     held = {each.name.lower(): each.holds for each in columns}
     sequences: Bounds = (0, SEQ_MAX)
     times: Bounds = (TIME_MIN, TIME_MAX)
@@ -79,11 +79,12 @@ def narrow(filters: Iterable[Filter], columns: Sequence[Column]) -> Narrowed:
             times = _within(times, _bounds_of(each, _whole))
         elif holds == schema.TIMESTAMP.holds:
             times = _within(times, _bounds_of(each, _microseconds))
-    return Narrowed(*sequences, *times, subjects)
+    return PushedFilters(*sequences, *times, subjects)
 
 
 def both(one: Patterns | None, other: Patterns | None) -> Patterns | None:
-    """Give patterns for what both sets of patterns match; where that is not one, those of `one`."""
+    """Return patterns for the subjects that match both sets; if no pattern is exact, that of
+    `one`."""
     if one is None or other is None:
         return other if one is None else one
     common: dict[str, None] = {}
@@ -97,7 +98,7 @@ def both(one: Patterns | None, other: Patterns | None) -> Patterns | None:
 
 
 def _without_doubles(patterns: Iterable[str]) -> Patterns:
-    # A pattern that another one covers would have a server refuse both.
+    # A server refuses a consumer with patterns of which one covers another.
     every = list(patterns)
     return tuple(
         each
@@ -121,7 +122,8 @@ def _patterns_of(each: Filter) -> Patterns | None:
         case In(_, values):
             return _literals(values)
         case StringStartsWith(_, value):
-            # Patterns have whole tokens: what begins within one is left to Spark.
+            # Patterns have whole tokens: a prefix that ends within a token is left to
+            # Spark.
             start = value.rpartition(".")[0]
             return (f"{start}.>",) if start and _is_exact(start) else None
         case _:
@@ -136,7 +138,7 @@ def _literals(values: Iterable[Any]) -> Patterns | None:
 
 
 def _is_exact(name: str) -> bool:
-    # What is no text shows with marks in its place, so that a name with such a mark may be another.
+    # Bytes that are no UTF-8 are shown as U+FFFD, so a name with that letter may be another.
     encoded = name.encode()
     return "\ufffd" not in name and is_valid_subject(encoded) and is_literal(encoded)
 
@@ -149,7 +151,7 @@ def _whole(value: Any) -> Bounds | None:
 
 
 def _microseconds(value: Any) -> Bounds | None:
-    # A microsecond in the table is a thousand nanoseconds in the stream, and rounds to either side.
+    # A microsecond of the table is a thousand nanoseconds of the stream, on either side.
     if not isinstance(value, datetime.datetime) or value.tzinfo is None:
         return None
     exact = (value - _EPOCH) // _MICROSECOND * 1000
@@ -167,7 +169,7 @@ def _bounds_of(each: Filter, read: Any) -> Bounds | None:
         case EqualTo() | EqualNullSafe() | In():
             return low, high
         case GreaterThan():
-            # At a coarser value others lie beside it: it is left in.
+            # A microsecond may hold later nanoseconds, so it is not excluded.
             return (low + 1 if low == high else low), TIME_MAX
         case GreaterThanOrEqual():
             return low, TIME_MAX

@@ -1,4 +1,4 @@
-"""Messages by the batch, from columns: their hash, and the forms in which others take them."""
+"""Messages in batches, from columns: their hash, and their forms for snapshots and stores."""
 
 from typing_extensions import Buffer
 
@@ -9,7 +9,7 @@ def hash_rows(
     headers: tuple[Buffer, Buffer],
     payloads: tuple[Buffer, Buffer],
 ) -> int:
-    """Give the hash of messages."""
+    """Return the hash of messages."""
     ...
 
 def hash_each(
@@ -19,7 +19,7 @@ def hash_each(
     headers: tuple[Buffer, Buffer],
     payloads: tuple[Buffer, Buffer],
 ) -> bytes:
-    """Give the hash of each message, u64 one after another."""
+    """Return the hash of each message, as consecutive u64."""
     ...
 
 def encode_entries(
@@ -29,7 +29,7 @@ def encode_entries(
     headers: tuple[Buffer, Buffer],
     payloads: tuple[Buffer, Buffer],
 ) -> bytes:
-    """Give messages as the entries of a snapshot; see `format.golang.archive`."""
+    """Return messages as the entries of a snapshot; see `format.golang.archive`."""
     ...
 
 def raw_messages(
@@ -39,5 +39,5 @@ def raw_messages(
     headers: tuple[Buffer, Buffer],
     payloads: tuple[Buffer, Buffer],
 ) -> list[tuple[int, int, bytes, bytes, bytes, int]]:
-    """Give messages as a store takes them that keeps their places, without expiries."""
+    """Return messages as a store takes them with their sequences, without expiries."""
     ...

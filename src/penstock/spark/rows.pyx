@@ -1,16 +1,16 @@
-"""Messages by the batch, from columns: their hash, and the forms in which others take them.
+"""Messages in batches, from columns: their hash, and their forms for snapshots and stores.
 
     hash of a message = XXH64 of (sequence u64, time i64 ns, sizes of subject, headers and payload
                         u32 each), seeded with 0; then of the subject, the headers and the payload,
                         each seeded with the hash before
     hash of messages  = the sum of theirs, modulo 2**64
 
-Little-endian. A sequence is part of its message, so that order needs no say of its own; and what
-two files hold together has the sum of their hashes, however they were cut.
+Little-endian. A sequence is part of its message's hash, so that the sum also covers the order; and
+the hash of two files together is the sum of theirs, however they were divided.
 
 Columns are sequences (u64), times (i64), and for subjects, headers and payloads (offsets, bytes)
 each, with one int32 more than there are rows. Pure; any thread. Offsets are checked before a byte
-is looked at.
+is read.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -28,7 +28,7 @@ cdef enum:
 
 
 cdef class _Texts:
-    """A column of bytes, looked at once: its offsets rise and stay within."""
+    """A column of bytes whose offsets were checked: they rise and stay within."""
 
     cdef const int32_t[::1] _offsets
     cdef const uint8_t[::1] _data
@@ -65,7 +65,7 @@ cdef int _check_times(Py_ssize_t count, Py_ssize_t times) except -1:
 
 
 def hash_each(const uint64_t[::1] sequences, const int64_t[::1] times, subjects, headers, payloads):
-    """Give the hash of each message, u64 one after another."""
+    """Return the hash of each message, as consecutive u64."""
     cdef Py_ssize_t count = sequences.shape[0]
     cdef _Texts subject = _Texts(subjects, count)
     cdef _Texts header = _Texts(headers, count)
@@ -100,7 +100,7 @@ def hash_each(const uint64_t[::1] sequences, const int64_t[::1] times, subjects,
 
 
 def hash_rows(const uint64_t[::1] sequences, const int64_t[::1] times, subjects, headers, payloads):
-    """Give the hash of messages."""
+    """Return the hash of messages."""
     cdef bytes hashes = hash_each(sequences, times, subjects, headers, payloads)
     cdef const uint64_t* each = <const uint64_t*>PyBytes_AS_STRING(hashes)
     cdef uint64_t total = 0
@@ -123,7 +123,7 @@ cdef inline size_t _put_uvarint(uint8_t* out, uint64_t number) noexcept nogil:
 def encode_entries(
     const uint64_t[::1] sequences, const int64_t[::1] times, subjects, headers, payloads
 ):
-    """Give messages as the entries of a snapshot; see `format.golang.archive`."""
+    """Return messages as the entries of a snapshot; see `format.golang.archive`."""
     cdef Py_ssize_t count = sequences.shape[0]
     cdef _Texts subject = _Texts(subjects, count)
     cdef _Texts header = _Texts(headers, count)
@@ -168,7 +168,7 @@ cdef inline size_t _put_text(uint8_t* out, _Texts texts, Py_ssize_t row) noexcep
 def raw_messages(
     const uint64_t[::1] sequences, const int64_t[::1] times, subjects, headers, payloads
 ):
-    """Give messages as a store takes them that keeps their places, without expiries."""
+    """Return messages as a store takes them with their sequences, without expiries."""
     cdef Py_ssize_t count = sequences.shape[0]
     cdef _Texts subject = _Texts(subjects, count)
     cdef _Texts header = _Texts(headers, count)

@@ -1,9 +1,9 @@
-"""The columns of a stream as a table: their Spark and Arrow types, and which of them are wanted.
+"""The columns of a stream as a table: their Spark and Arrow types, and which of them are read.
 
-Spark compares the Arrow schema of what a source yields with its own, order and nullability
-included, so both are made here from one table. All columns are nullable.
+Spark compares the Arrow schema of a source's batches with its own, order and nullability included,
+so both are made here from one table. All columns are nullable.
 
-A user's own schema is the projection: a source is given it and yields exactly its columns. Pure.
+A user's own schema is the projection: a source yields exactly its columns. Pure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from penstock.errors import UsageError
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column: what it holds, under which name, with which types."""
+    """One column: what it holds, its name and its types."""
 
     holds: str
     spark: DataType
@@ -40,17 +40,17 @@ class Column(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What it is called in the table."""
+        """The column's name in the table."""
         return self.shown_as or self.holds
 
 
 HEADERS = pa.map_(pa.string(), pa.list_(pa.field("element", pa.string())))
-"""Header names with their values, in the order in which they came."""
+"""Header names with their values, in the order of the message."""
 
 STREAM = Column("stream", StringType(), pa.string(), "the stream's name")
 SUBJECT = Column("subject", StringType(), pa.string(), "the message's subject")
 SUBJECT_RAW = Column("subject_raw", BinaryType(), pa.binary(), "the message's subject as it is")
-"""For jobs, which must not lose what is no text; no column of a table."""
+"""For jobs, which must keep subjects that are no UTF-8; not a column of a table."""
 
 SEQUENCE = Column("sequence", LongType(), pa.int64(), "its place in the stream")
 TIMESTAMP = Column(
@@ -104,25 +104,25 @@ OFFICIAL_COLUMNS = tuple(
         ("pending", NO_NUMBER),
     )
 )
-"""What the official NATS connector shows, under its names; what is of its consumer is null."""
+"""The columns of the official NATS connector; those of its consumer are null."""
 
 BLOCK_COLUMNS = (*MESSAGE_COLUMNS, BLOCK, OFFSET)
 ALL_BLOCK_COLUMNS = (*BLOCK_COLUMNS, STATE)
-"""With what there is to say where removed messages are wanted, too."""
+"""The columns if removed messages are read, too."""
 
 
 def spark_schema(columns: Iterable[Column]) -> StructType:
-    """Give the columns as Spark knows them."""
+    """Return the columns as a Spark schema."""
     return StructType([StructField(each.name, each.spark, nullable=True) for each in columns])
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Give the columns as Arrow knows them."""
+    """Return the columns as an Arrow schema."""
     return pa.schema([pa.field(each.name, each.arrow, nullable=True) for each in columns])
 
 
 def choose(names: Sequence[str], known: Sequence[Column]) -> list[Column]:
-    """Give the named columns; raises UsageError with the nearest name for an unknown one."""
+    """Return the named columns; raise UsageError with the nearest name for an unknown one."""
     by_name = {each.name.lower(): each for each in known}
     chosen = []
     for name in names:
@@ -136,7 +136,7 @@ def choose(names: Sequence[str], known: Sequence[Column]) -> list[Column]:
 
 
 def requested(schema: StructType, known: Sequence[Column]) -> list[Column]:
-    """Give the columns of a schema; raises UsageError where one does not fit."""
+    """Return the columns of a schema; raise UsageError if one does not fit."""
     chosen = choose([field.name for field in schema.fields], known)
     for field, column in zip(schema.fields, chosen, strict=True):
         if _plain(field.dataType) != _plain(column.spark):
@@ -151,7 +151,7 @@ def requested(schema: StructType, known: Sequence[Column]) -> list[Column]:
 
 
 def _plain(kind: DataType) -> str:
-    # Nullability within maps and lists is written in many ways and means nothing here.
+    # Nullability within maps and lists is written in many ways and does not matter.
     return kind.simpleString()
 
 

@@ -1,7 +1,8 @@
-"""Opening a Spark session for our own commands: local, on a cluster, or through Spark Connect.
+"""Opening a Spark session for our own commands, and registering the formats with a session.
 
-Programs with a session of their own call `penstock.spark.register` and need nothing from here.
-What is set is what our formats run best with; whatever the caller sets counts over it.
+A session is local, on a cluster, or through Spark Connect. Programs with their own session call
+`penstock.spark.register` and need nothing else from here. The settings are those that our formats
+run best with; the caller's settings count over them.
 """
 
 from __future__ import annotations
@@ -13,13 +14,26 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from penstock.errors import UsageError
-from penstock.spark.registration import register
+from penstock.spark.archives.source import ArchiveSource
+from penstock.spark.blocks.source import BlockSource
+from penstock.spark.kv.source import KvSource
+from penstock.spark.meta.source import MetaSource
+from penstock.spark.streams.source import StreamSource
+
+FORMATS = (ArchiveSource, BlockSource, KvSource, MetaSource, StreamSource)
+
+
+def register(spark: SparkSession) -> None:
+    """Register every format of Penstock with a session."""
+    for each in FORMATS:
+        spark.dataSource.register(each)
+
 
 DEFAULT_MASTER = "local[*]"
 
 _EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
-    # Half the cost of a Python task is its socket: files of the machine are the faster ones.
+    # Half the cost of a Python task is its socket; Unix sockets are faster.
     "spark.python.unix.domain.socket.enabled": "true",
 }
 
@@ -29,10 +43,10 @@ _HERE = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Spark's own 200 are for clusters: every one is a task, and a file of a query's state.
+    # Spark's default of 200 is for clusters: each is a task, and a file of a query's state.
     "spark.sql.shuffle.partitions": "4",
 }
-"""For a session that lives in this process alone: it is not to be reached from elsewhere."""
+"""For a session in this process alone: it listens on the loopback address."""
 
 
 def open_session(
@@ -42,8 +56,8 @@ def open_session(
     name: str = "penstock",
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Give a session that knows our formats; `remote` is the address of a Spark Connect server."""
-    # Workers must run what the driver runs, or our compiled modules are not there.
+    """Return a session with our formats; `remote` is the address of a Spark Connect server."""
+    # Workers must run the driver's Python, or our compiled modules are missing.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = dict(_HERE if master.startswith("local") else _EVERYWHERE)
     builder = SparkSession.builder.appName(name)
@@ -62,7 +76,7 @@ def open_session(
 
 
 def parse_conf(given: list[str]) -> dict[str, str]:
-    """Read `key=value` settings; raises UsageError."""
+    """Return `key=value` settings as a dict; raise UsageError."""
     settings = {}
     for each in given:
         key, equals, value = each.partition("=")

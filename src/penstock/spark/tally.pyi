@@ -3,7 +3,7 @@
 import msgspec
 from typing_extensions import Buffer, disjoint_base
 
-from penstock.format.block_index import BlockIndex
+from penstock.format.index.block_index import BlockIndex
 from penstock.format.sequence_set import SequenceSet
 from penstock.subjects import SubjectFilter
 
@@ -62,5 +62,5 @@ class Tally:
         ...
 
     def take(self) -> Cells:
-        """Hand the cells over, and start afresh."""
+        """Return the cells, and begin anew."""
         ...

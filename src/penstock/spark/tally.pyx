@@ -1,11 +1,11 @@
 """Messages counted by subject, hour and size, without a Python object for any of them.
 
 A cell counts the messages of one group of subjects, one hour and one class of sizes. A group is a
-subject as it is, or its first tokens; `a.b.>` is what begins with these and goes on. Classes of
-sizes are exact up to 64 bytes and then as wide as one part in 32, so that percentiles made of them
-are right to some two parts in a hundred; a class goes by the size in its middle.
+whole subject, or its first tokens: `a.b.>` has the longer subjects that begin with these. Classes
+of sizes are exact up to 64 bytes and then as wide as one part in 32, so that percentiles made of
+them are right to about two per cent; a class is shown as the size in its middle.
 
-What always holds: cells are bounded by the caller, who takes them when `cell_count` gets large.
+Invariant: the caller bounds the cells, by taking them when `cell_count` gets large.
 Pure; one tally belongs to one thread.
 """
 
@@ -16,7 +16,7 @@ from libc.string cimport memcpy
 
 import msgspec
 
-from penstock.format.block_index cimport BlockIndex, Entry
+from penstock.format.index.block_index cimport BlockIndex, Entry
 from penstock.format.record cimport FLAG_DELETED
 from penstock.format.sequence_set cimport SequenceSet
 from penstock.format.subject_table cimport SubjectTable
@@ -231,7 +231,7 @@ cdef class Tally:
         return 0
 
     def take(self):
-        """Hand the cells over, and start afresh."""
+        """Return the cells, and begin anew."""
         cdef uint32_t number
         cdef size_t size = 0
         cdef list offsets = [0]

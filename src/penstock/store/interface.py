@@ -2,10 +2,15 @@
 
 Sequences count from 1; 0 means none. Times are Unix nanoseconds. Subjects, headers and payloads are
 bytes. A filter is a `SubjectFilter`, or None for every message.
+
+`CommitStatistics` counts how large the commits of all stores of a server are and how long they
+take. Invariant: counts only grow, and a reading is consistent. Any thread.
 """
 
 from __future__ import annotations
 
+import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Protocol
@@ -22,7 +27,7 @@ from penstock.limits import (
     PAYLOAD_BYTES_MAX,
     RESTING_SHARE,
 )
-from penstock.store.block_files import StoredMessage
+from penstock.store.log.block import StoredMessage
 from penstock.subjects import SubjectFilter
 
 NewMessage = tuple[bytes, bytes, bytes]
@@ -164,7 +169,7 @@ class StreamStore(Protocol):
         expires_ns: int = 0,
         keep: int = 0,
     ) -> tuple[int, int]:
-        """Keep a message under the next sequence; give (sequence, time).
+        """Keep a message under the next sequence; return (sequence, time).
 
         `keep` is how many of its subject's messages stay, this one included; 0 for all.
         """
@@ -196,7 +201,7 @@ class StreamStore(Protocol):
         keep: Sequence[int] = (),
         durable: bool = False,
     ) -> tuple[int, int]:
-        """Keep all of them or, where one is refused, none; give (first, last sequence).
+        """Keep all of them, or none if one is refused; return (first, last sequence).
 
         What `store` has for one message is given for each of them, or for none. They are `durable`
         when this returns, or with the next commit.
@@ -204,33 +209,33 @@ class StreamStore(Protocol):
         ...
 
     def skip(self, count: int = 1) -> int:
-        """Pass over sequences without messages; give the last of them."""
+        """Skip sequences without messages; return the last of them."""
         ...
 
     def flush(self) -> int:
-        """Make everything stored and removed so far durable; give the last sequence."""
+        """Make everything stored and removed so far durable; return the last sequence."""
         ...
 
     # Reading
 
     def load(self, seq: int) -> StoredMessage:
-        """Give one message; raises RecordNotFound, or CorruptStore where it is damaged."""
+        """Return one message; raise RecordNotFound, or CorruptStore if it is damaged."""
         ...
 
     def load_next(self, seq: int, subjects: SubjectFilter | None = None) -> StoredMessage:
-        """Give the first wanted message from `seq` on; raises RecordNotFound."""
+        """Return the first wanted message from `seq` on; raise RecordNotFound."""
         ...
 
     def load_previous(self, seq: int, subjects: SubjectFilter | None = None) -> StoredMessage:
-        """Give the last wanted message up to `seq`; raises RecordNotFound."""
+        """Return the last wanted message up to `seq`; raise RecordNotFound."""
         ...
 
     def load_last(self, subject: bytes) -> StoredMessage:
-        """Give the newest message of a subject; raises RecordNotFound."""
+        """Return the newest message of a subject; raise RecordNotFound."""
         ...
 
     def seq_from_time(self, time_ns: int) -> int:
-        """Give the first sequence not before a time; one past the last where there is none."""
+        """Return the first sequence not before a time, or one past the last if there is none."""
         ...
 
     def multi_last(
@@ -241,32 +246,32 @@ class StreamStore(Protocol):
         up_to_time_ns: int = 0,
         count_max: int = 0,
     ) -> list[int]:
-        """Give the newest sequence of each wanted subject, in order.
+        """Return the newest sequence of each wanted subject, in order.
 
         Raises LimitReached where there are more than `count_max` (0: no limit).
         """
         ...
 
     def all_last(self) -> list[int]:
-        """Give the newest sequence of every subject, in order."""
+        """Return the newest sequence of every subject, in order."""
         ...
 
     # State
 
     def state(self) -> StoreState:
-        """Give the stream in numbers, in constant time."""
+        """Return the stream's numbers, in constant time."""
         ...
 
     def filtered_state(self, subjects: SubjectFilter | None, seq: int = 0) -> FilteredState:
-        """Give the wanted messages from `seq` on."""
+        """Return the number of wanted messages from `seq` on, and their first and last sequence."""
         ...
 
     def subjects_state(self, subjects: SubjectFilter) -> dict[bytes, SubjectState]:
-        """Give each wanted subject's messages."""
+        """Return each wanted subject's number of messages, first and last sequence."""
         ...
 
     def subjects_totals(self, subjects: SubjectFilter) -> dict[bytes, int]:
-        """Give the number of messages of each wanted subject."""
+        """Return the number of messages of each wanted subject."""
         ...
 
     def count_pending(
@@ -276,13 +281,13 @@ class StreamStore(Protocol):
         ...
 
     def deleted(self) -> SequenceSet:
-        """Give the sequences between first and last without a message."""
+        """Return the sequences between first and last without a message."""
         ...
 
     # Removing. As durable as storing is.
 
     def remove(self, seq: int) -> bool:
-        """Remove a message; False where there is none."""
+        """Remove a message; return False if there is none."""
         ...
 
     def erase(self, seq: int) -> bool:
@@ -312,11 +317,11 @@ class StreamStore(Protocol):
         ...
 
     def expire(self) -> int:
-        """Remove what has outlived its time; give how many."""
+        """Remove the messages that have outlived their time; return how many."""
         ...
 
     def due(self, count_max: int) -> list[int]:
-        """Give the first of what has outlived its time, for an owner who removes it."""
+        """Return the first messages that have outlived their time, for the owner to remove."""
         ...
 
     # Living
@@ -326,7 +331,7 @@ class StreamStore(Protocol):
         ...
 
     def snapshot(self) -> Iterator[bytes]:
-        """Give the stream as bytes that `restore` takes."""
+        """Yield the stream as bytes that `restore` takes."""
         ...
 
     def reset(self) -> None:
@@ -347,3 +352,45 @@ DurableCallback = Callable[[int], None]
 
 CommitCallback = Callable[[int, float], None]
 """Called with the messages and the seconds of each commit, from the thread that committed."""
+
+
+MESSAGES_BOUNDS = (1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536)
+SECONDS_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5)
+"""From a sync on fast flash to a disk that is ill."""
+
+
+class Histogram(msgspec.Struct, frozen=True):
+    """How often values were at most each bound, and above all of them; and their sum."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float
+
+
+class CommitStatistics:
+    """The counts; see the module."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._messages = [0] * (len(MESSAGES_BOUNDS) + 1)
+        self._seconds = [0] * (len(SECONDS_BOUNDS) + 1)
+        self._messages_total = 0
+        self._seconds_total = 0.0
+
+    def note(self, messages: int, seconds: float) -> None:
+        """Count a commit."""
+        with self._lock:
+            self._messages[bisect_left(MESSAGES_BOUNDS, messages)] += 1
+            self._seconds[bisect_left(SECONDS_BOUNDS, seconds)] += 1
+            self._messages_total += messages
+            self._seconds_total += seconds
+
+    def messages(self) -> Histogram:
+        """Return how many messages commits had."""
+        with self._lock:
+            return Histogram(MESSAGES_BOUNDS, tuple(self._messages), self._messages_total)
+
+    def seconds(self) -> Histogram:
+        """Return how long commits took."""
+        with self._lock:
+            return Histogram(SECONDS_BOUNDS, tuple(self._seconds), self._seconds_total)

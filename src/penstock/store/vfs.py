@@ -1,7 +1,7 @@
 """Files as the store sees them: two protocols, the operating system's version, and careful writes.
 
 The store never calls `os` or `open` itself: it is given a `FileSystem`, so that tests can forget
-what was not synced, tear writes and fail any call. What always holds: every method either does what
+what was not synced, tear writes and fail any call. Invariant: every method either does what
 it says or raises `OSError`; `write_at` may be short, as the system's own call may, and only
 `write_all` loops; nothing is retried after a failed sync.
 
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from penstock.errors import StoreLocked
-from penstock.store.file_starts import read_file_starts
+from penstock.store.system_calls import SYSTEM_CALLS, SystemCalls, read_file_starts
 
 TEMPORARY_SUFFIX = ".tmp"
 """What ends the name of a file that is not yet what it will be."""
@@ -37,8 +37,17 @@ class File(Protocol):
 
     path: str
 
+    @property
+    def calls(self) -> SystemCalls:
+        """The system calls with which compiled code works on this file."""
+        ...
+
+    def call_fd(self) -> int:
+        """Return the descriptor that `calls` take, or -1 if the file has only these methods."""
+        ...
+
     def fileno(self) -> int:
-        """Give the system's descriptor, or -1 where reads must go through `read_at`."""
+        """Return the operating system's own descriptor, or -1 if there is none."""
         ...
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -50,7 +59,7 @@ class File(Protocol):
         ...
 
     def size(self) -> int:
-        """Give the length of the file in bytes."""
+        """Return the length of the file in bytes."""
         ...
 
     def truncate(self, size: int) -> None:
@@ -82,19 +91,19 @@ class FileSystem(Protocol):
         ...
 
     def list_names(self, path: str) -> list[str]:
-        """Give the sorted names in a folder."""
+        """Return the sorted names in a folder."""
         ...
 
     def read_starts(self, folder: str, names: Sequence[str], size: int) -> list[FileStart]:
-        """Give the length and up to `size` first bytes of each of a folder's files."""
+        """Return the length and up to `size` first bytes of each of a folder's files."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or folder is there."""
+        """Return True if a file or folder exists."""
         ...
 
     def is_dir(self, path: str) -> bool:
-        """Tell whether a folder is there."""
+        """Return True if a folder exists."""
         ...
 
     def make_dirs(self, path: str) -> None:
@@ -127,9 +136,14 @@ class _OsFile:
 
     __slots__ = ("_fd", "path")
 
+    calls = SYSTEM_CALLS
+
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self._fd = fd
+
+    def call_fd(self) -> int:
+        return self._fd
 
     def fileno(self) -> int:
         return self._fd
@@ -193,19 +207,24 @@ class OsFileSystem:
         return _OsFile(path, os.open(path, _OPEN_FLAGS[mode] | os.O_CLOEXEC, 0o600))
 
     def list_names(self, path: str) -> list[str]:
-        """Give the sorted names in a folder."""
+        """Return the sorted names in a folder."""
         return sorted(os.listdir(path))
 
     def read_starts(self, folder: str, names: Sequence[str], size: int) -> list[FileStart]:
-        """Give the length and first bytes of each file: a store of many blocks opens by it."""
-        return read_file_starts(folder, names, size)
+        """Return the length and first bytes of each file: a store of many blocks opens by it."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        opened = _OsFile(folder, os.open(folder, flags))
+        try:
+            return read_file_starts(opened, names, size)
+        finally:
+            opened.close()
 
     def exists(self, path: str) -> bool:
-        """Tell whether something is there."""
+        """Return True if a file or folder exists."""
         return os.path.lexists(path)
 
     def is_dir(self, path: str) -> bool:
-        """Tell whether a folder is there."""
+        """Return True if a folder exists."""
         return os.path.isdir(path)
 
     def make_dirs(self, path: str) -> None:
@@ -233,7 +252,7 @@ class OsFileSystem:
             os.close(fd)
 
     def lock(self, path: str) -> Lock:
-        """Hold `path` with flock and write our pid into it for whoever is refused."""
+        """Hold `path` with flock and write our pid into it, for the error of a refused process."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -253,9 +272,9 @@ class OsFileSystem:
 
 
 def find_lock_holder(path: str) -> int | None:
-    """Tell which process holds a lock file, without touching the lock; None where nobody does.
+    """Return the pid of the process that holds a lock file, or None; the lock is not touched.
 
-    Where the system does not list its locks, the process named in the file counts if it lives.
+    If the system does not list its locks, the process named in the file counts if it is alive.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -355,7 +374,7 @@ REMOVING_TRIES = 10
 def remove_tree(files: FileSystem, path: str) -> None:
     """Remove a folder and all that is in it.
 
-    A file that somebody finishes meanwhile goes too: it is looked again, a few times.
+    A file that another thread creates meanwhile goes too: the folder is listed again a few times.
     """
     for tries_left in reversed(range(REMOVING_TRIES)):
         for name in files.list_names(path):

@@ -1,8 +1,7 @@
-"""What a stream is: its configuration, its messages, and the rules that both keep.
+"""Streams: their configuration, their messages, and the rules for both.
 
-`config` declares it, `creation` and `updates` decide what becomes of a request for one; their rules
-are pure. `account` has the streams of an account, `stream` is one of them. Messages come in through
-`ingest`, which is compiled; those that want a closer look go on to `publishing`, whose rules are a
-module each: `expectations`, `message_ids`, `rollups`, `lifetimes`, `counters`, `schedules`,
-`batches`, `fast_batches`, `republishing`. `mirrors` and `sources` bring messages of other streams.
+`account` holds the streams of an account, `stream` is one of them, `storage` is its folder and
+store. `config/` declares a configuration and checks requests to create or update one. `publish/` is
+the way of a message into a stream: compiled `ingest` for plain ones, `publishing` for all others.
+`schedule/` publishes messages later. `replication/` fills mirrors and sourcing streams.
 """

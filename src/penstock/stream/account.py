@@ -1,11 +1,11 @@
-"""The streams of one account: making, finding, changing and removing them.
+"""The streams of one account: create, find, update and delete them.
 
-What always holds: no two streams take the same message; a stream that cannot be opened stays
-offline with its reason, and the others are not disturbed. A stream is changed by one at a time, and
-while it waits for the disk the others go on. Whoever watches the account's streams hears of each
-that comes, changes or goes, before the client does.
+Invariants: no two streams capture the same message. A stream that cannot be opened stays offline
+with its reason, and the others are not disturbed. A stream is changed by one request at a time;
+while that waits for the disk, other streams go on. Watchers of the account's streams are called
+before the client is answered.
 
-One thread: the event loop's. Others write to the disk, and open the stores while a server starts.
+Thread: the event loop's. Other threads write to the disk, and open stores while a server starts.
 """
 
 from __future__ import annotations
@@ -20,23 +20,21 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from penstock import error_codes
-from penstock.documents.times import Instant
 from penstock.errors import ApiError, PenstockError, StreamOffline
 from penstock.routing.sublist import Sublist
-from penstock.stream.allowances import AccountLimits, ServerLimits
-from penstock.stream.config import StorageType, StreamConfig, StreamConfigRequest
-from penstock.stream.creation import checked_creation
-from penstock.stream.feeding import Feeding
-from penstock.stream.folders import StreamFolder
-from penstock.stream.storage_room import UNBOUNDED, StorageRoom
+from penstock.stream.config.config import StorageType, StreamConfig, StreamConfigRequest
+from penstock.stream.config.requests import checked_creation, checked_update
+from penstock.stream.quota import UNBOUNDED, AccountLimits, ServerLimits, StorageQuota
+from penstock.stream.replication.replication import Replication
+from penstock.stream.storage import StreamFolder
 from penstock.stream.stream import Stream, StreamHost
-from penstock.stream.updates import checked_update
+from penstock.text.times import Instant
 
 STREAMS_NAME = "streams"
 
 
 class StreamAction(StrEnum):
-    """What became of a stream; the words are the wire's, but for a stream that was there before."""
+    """What happened to a stream; `open` is for one found at start, the others are the wire's."""
 
     OPEN = "open"
     CREATE = "create"
@@ -73,18 +71,18 @@ class AccountStreams:
         self.offline: dict[str, str] = {}
         """Streams on disk that cannot be served, and why."""
 
-        self.feeding = Feeding(host, sublist, self.streams)
+        self.replication = Replication(host, sublist, self.streams)
         self.watchers: list[Watcher] = []
         self.api_total = 0
-        """Requests that were answered, and how many of them with an error."""
+        """Requests that were answered; `api_errors` are those answered with an error."""
 
         self.api_errors = 0
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._planned: dict[str, StreamConfig] = {}
-        """Configurations that are on their way to the disk."""
+        """Configurations that are being written to the disk."""
 
         self._prepared: set[str] = set()
-        """Names of streams that are being made or removed."""
+        """Names of streams that are being created or removed."""
 
         self._is_stopped = False
         self._path = os.path.join(path, STREAMS_NAME)
@@ -98,11 +96,11 @@ class AccountStreams:
             self.host.policy.document_keys,
         )
 
-    # What there is
+    # Queries
 
     @property
     def configs(self) -> list[StreamConfig]:
-        """The configurations of all streams, as they are or are about to be."""
+        """The configurations of all streams; a planned change counts already."""
         configs = {name: stream.config for name, stream in self.streams.items()}
         return list((configs | self._planned).values())
 
@@ -112,17 +110,17 @@ class AccountStreams:
         return sum(stream.consumers.total for stream in self.streams.values())
 
     def bytes_used(self, storage: StorageType) -> int:
-        """Give what the messages of all streams of a kind take."""
+        """Return the bytes of the messages in all streams of a kind of storage."""
         streams = (each for each in self.streams.values() if each.config.storage is storage)
         return sum(each.store.state().bytes for each in streams)
 
     def bytes_reserved(self, storage: StorageType) -> int:
-        """Give what all streams of a kind may take at most, as far as they say."""
+        """Return the sum of `max_bytes` of all streams of a kind of storage."""
         streams = (each for each in self.configs if each.storage is storage)
         return sum(max(each.max_bytes, 0) for each in streams)
 
     def find(self, name: str) -> Stream:
-        """Give a stream; raises ApiError."""
+        """Return a stream; raise ApiError if there is none or it is offline."""
         stream = self.streams.get(name)
         if stream is not None:
             return stream
@@ -130,10 +128,10 @@ class AccountStreams:
             raise ApiError(error_codes.STREAM_OFFLINE_REASON, err=self.offline[name])
         raise ApiError(error_codes.STREAM_NOT_FOUND)
 
-    # Starting
+    # Start
 
     def recover(self, threads: Executor) -> Iterator[Stream]:
-        """Open every stream on disk, giving each; those that cannot be opened stay offline."""
+        """Open every stream on disk and yield each; one that cannot be opened stays offline."""
         files = self.host.files
         if not files.is_dir(self._path):
             return
@@ -144,12 +142,15 @@ class AccountStreams:
             elif opened is not None:
                 self._begin(opened)
                 self._tell(StreamAction.OPEN, opened)
-                # What was looked up to start is of no use to streams that nobody asks for.
+                # What was read to start would only take memory in streams that are not used.
                 opened.store.forget_sealed()
                 yield opened
 
     def _open(self, folder: StreamFolder) -> tuple[str, Stream | str | None]:
-        """Open a stream in a thread; the reason where it cannot be served, None for no stream."""
+        """Open a stream in a thread; return its name with the stream.
+
+        With the reason instead if it cannot be served, with None if the folder is not a stream.
+        """
         name = os.path.basename(folder.path)
         try:
             if not self.host.files.is_dir(folder.path) or folder.finish_removal():
@@ -161,16 +162,16 @@ class AccountStreams:
         except (PenstockError, OSError) as error:
             return name, str(error)
 
-    # Changing
+    # Changes
 
     def turn(self, name: str) -> asyncio.Lock:
-        """Give what is held by whoever changes the stream of a name, or what belongs to it."""
+        """Return the lock to hold while a stream, or anything that belongs to it, is changed."""
         return self._turns.setdefault(name, asyncio.Lock())
 
     async def create(
         self, request: StreamConfigRequest, *, name: str, server: ServerLimits
     ) -> Stream:
-        """Make a stream, or give the one that is as asked for; raises ApiError."""
+        """Create a stream, or return the one with the same configuration; raise ApiError."""
         async with self.turn(name):
             config = checked_creation(
                 request, name=name, server=server, account=self.limits, existing=self.configs
@@ -209,7 +210,7 @@ class AccountStreams:
         return await self.host.loop.run_in_executor(None, self._make, config)
 
     def _make(self, config: StreamConfig) -> Stream:
-        """Make a stream that only has to be taken in. Any thread."""
+        """Create a stream that is not yet part of the account. Thread: any."""
         with self._claiming(config.name):
             folder, created = self._folder(config.name), Instant(self.host.clock.now_ns())
             if config.storage is StorageType.FILE:
@@ -231,7 +232,7 @@ class AccountStreams:
 
     @contextlib.contextmanager
     def _claiming(self, name: str) -> Iterator[None]:
-        """Have nobody else make a stream of a name; raises ApiError where somebody does."""
+        """Reserve a name for one creation; raise ApiError if another has it."""
         self._claim(name)
         try:
             yield
@@ -244,9 +245,9 @@ class AccountStreams:
         self._prepared.add(name)
 
     def prepare(self, config: StreamConfig) -> Stream:
-        """Make a stream that is none yet: until it is settled, a restart removes it. Any thread.
+        """Create a stream of which a restart leaves nothing until it is settled. Thread: any.
 
-        Raises ApiError where another of this name is on its way, and what opening a store raises.
+        Raise ApiError if another of this name is being created, and what opening a store raises.
         """
         self._claim(config.name)
         try:
@@ -261,26 +262,26 @@ class AccountStreams:
             raise
 
     def _make_place(self) -> None:
-        """Make the folder of the streams once, so that a power cut does not take it with them."""
+        """Create the streams' folder once, with all its parents durable."""
         if self._has_place and self.host.files.is_dir(self._path):
             return
         self.host.files.make_dirs(self._path)
         place = self._path
-        # Its own entry, the account's and JetStream's: whoever made them may not have synced them.
+        # Its own entry, the account's and JetStream's: their creator may not have synced them.
         for _ in range(3):
             place = os.path.dirname(place)
             self.host.files.sync_dir(place)
         self._has_place = True
 
     def settle(self, stream: Stream) -> None:
-        """From now on a restart finds the stream; raises OSError."""
+        """Make a prepared stream permanent: a restart finds it from now on. Raise OSError."""
         if stream.config.storage is StorageType.FILE:
             stream.folder.write(stream.config, stream.created)
             stream.folder.end_reservation()
         self._prepared.discard(stream.name)
 
     def abandon(self, stream: Stream) -> None:
-        """Leave nothing of a stream that was prepared. Any thread."""
+        """Remove all that is left of a prepared stream. Thread: any."""
         try:
             stream.leave()
             stream.remove()
@@ -288,27 +289,27 @@ class AccountStreams:
             self._prepared.discard(stream.name)
 
     def add(self, stream: Stream) -> None:
-        """Take in a stream that was made; it takes messages from now on."""
+        """Add a created stream to the account; it stores messages from now on."""
         self._begin(stream)
         self._tell(StreamAction.CREATE, stream)
 
     def _begin(self, stream: Stream) -> None:
         self.streams[stream.name] = stream
-        stream.room = lambda: self._room_of(stream)
+        stream.limit_by(lambda: self._quota_of(stream))
         stream.start()
 
-    def _room_of(self, stream: Stream) -> StorageRoom:
-        """Give what may still be stored in a stream, as far as account and server go."""
+    def _quota_of(self, stream: Stream) -> StorageQuota:
+        """Return what account and server have left for a stream."""
         storage = stream.config.storage
         found = self.limits.find(stream.config.num_replicas)
         bytes_max = -1 if found is None else found[1].bytes_max(storage)
         account_bytes = bytes_max - self.bytes_used(storage) if bytes_max >= 0 else UNBOUNDED
-        return StorageRoom(self.host.bytes_left(storage), account_bytes, len(self.streams))
+        return StorageQuota(self.host.bytes_left(storage), account_bytes, len(self.streams))
 
     async def update(
         self, request: StreamConfigRequest, *, name: str, server: ServerLimits
     ) -> Stream:
-        """Change a stream's configuration; raises ApiError and OSError."""
+        """Change a stream's configuration; raise ApiError and OSError."""
         async with self.turn(name):
             old = self.streams.get(name)
             config = checked_update(
@@ -330,26 +331,26 @@ class AccountStreams:
             return stream
 
     async def delete(self, name: str) -> None:
-        """Remove a stream and everything in it; raises ApiError and OSError."""
+        """Remove a stream and everything in it; raise ApiError and OSError."""
         async with self.turn(name):
             stream = self.find(name)
             del self.streams[name]
             stream.leave()
             self._pass_on(StreamAction.DELETE, stream)
-            # Whoever waits for messages has been told, and shall hear it before the disk is done.
+            # Clients that wait for messages were told; send that before the disk is done.
             self.host.hub.flush()
             with self._claiming(name):
                 await self.host.loop.run_in_executor(None, stream.remove)
             self._advise_of(StreamAction.DELETE, stream)
 
     def stop(self) -> None:
-        """Make everything durable and take no more."""
+        """Stop all streams; everything is durable when this returns."""
         self._is_stopped = True
-        self.feeding.stop()
+        self.replication.stop()
         for stream in self.streams.values():
             stream.stop()
 
-    # Telling
+    # Watchers and advisories
 
     def _tell(self, action: StreamAction, stream: Stream) -> None:
         self._pass_on(action, stream)
@@ -357,11 +358,11 @@ class AccountStreams:
 
     def _pass_on(self, action: StreamAction, stream: Stream) -> None:
         if action is StreamAction.DELETE:
-            self.feeding.closed(stream)
+            self.replication.closed(stream)
         elif action is StreamAction.MODIFY:
-            self.feeding.changed(stream)
+            self.replication.changed(stream)
         else:
-            self.feeding.opened(stream)
+            self.replication.opened(stream)
         for watcher in self.watchers:
             watcher(action, stream)
 
@@ -371,5 +372,5 @@ class AccountStreams:
             self.advise(subject, "stream_action", {"stream": stream.name, "action": str(action)})
 
     def advise(self, subject: str, kind: str, fields: Mapping[str, Any]) -> None:
-        """Tell whoever listens in the account on `$JS.EVENT.ADVISORY.<subject>`."""
+        """Publish an advisory in the account, on `$JS.EVENT.ADVISORY.<subject>`."""
         self.host.advise(self.sublist, f"ADVISORY.{subject}", f"advisory.v1.{kind}", fields)

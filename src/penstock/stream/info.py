@@ -1,4 +1,4 @@
-"""What is told of a stream: its state, its origins, its place in a cluster.
+"""What the API shows of a stream: its state, its origins, its place in a cluster.
 
 Names and order of the fields are those of the wire. Pure.
 """
@@ -9,20 +9,20 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.documents.shapes import OMIT_EMPTY, POINTER, DurationNs, Int, Uint64
-from penstock.documents.times import ZERO_TIME, Instant
-from penstock.stream.config import ExternalStream, StreamConfig, SubjectTransformConfig
+from penstock.stream.config.config import ExternalStream, StreamConfig, SubjectTransformConfig
+from penstock.text.json.shapes import OMIT_EMPTY, POINTER, DurationNs, Int, Uint64
+from penstock.text.times import ZERO_TIME, Instant
 
 
 class LostStreamData(msgspec.Struct, frozen=True):
-    """Messages that damage on disk has taken."""
+    """Messages that were lost to damage on disk."""
 
     msgs: tuple[Uint64, ...] = ()
     bytes: Uint64 = 0
 
 
 class StreamState(msgspec.Struct, frozen=True):
-    """What a stream holds."""
+    """The messages of a stream in numbers."""
 
     messages: Uint64 = 0
     bytes: Uint64 = 0
@@ -39,7 +39,7 @@ class StreamState(msgspec.Struct, frozen=True):
 
 
 class OriginFault(msgspec.Struct, frozen=True):
-    """Why an origin does not deliver."""
+    """Why an origin cannot be read."""
 
     code: Int = 0
     err_code: Annotated[Int, OMIT_EMPTY] = 0
@@ -47,7 +47,7 @@ class OriginFault(msgspec.Struct, frozen=True):
 
 
 class StreamSourceInfo(msgspec.Struct, frozen=True):
-    """How a mirror or a source gets on; `active` is the age of its last message, -1 for none."""
+    """The state of a mirror or source; `active` is the age of its last message, -1 for none."""
 
     name: str = ""
     external: Annotated[ExternalStream | None, OMIT_EMPTY] = None
@@ -60,7 +60,7 @@ class StreamSourceInfo(msgspec.Struct, frozen=True):
 
 
 class ClusterInfo(msgspec.Struct, frozen=True):
-    """Who leads the stream."""
+    """The leader of a stream."""
 
     name: Annotated[str, OMIT_EMPTY] = ""
     raft_group: Annotated[str, OMIT_EMPTY] = ""
@@ -79,7 +79,7 @@ class StreamAlternate(msgspec.Struct, frozen=True):
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
-    """Everything that is told of a stream; `ts` is when."""
+    """Everything that the API shows of a stream; `ts` is when."""
 
     config: StreamConfig = StreamConfig()
     created: Instant = ZERO_TIME

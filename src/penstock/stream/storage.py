@@ -1,34 +1,219 @@
-"""A stream's store by its configuration.
+"""A stream on disk: its folder with the configuration, and its store.
 
-Pure but for `open_store`, which opens or makes the files.
+    stream.json       configuration and time of creation; sealed if there is a key
+    stream.removed    the same of a stream whose removal has begun
+    sources.json      positions in its sources, if it has any
+    msgs/             the store
+    consumers/        configurations and states of its consumers
+
+Invariants: a new stream's folder appears as a whole; a name that ends in `.tmp` never was a stream.
+The document is replaced as a whole and durable before a client is answered. A document that cannot
+be read is never overwritten or removed: the stream stays offline, with the reason. A removal that
+has begun is finished, now or at the next start.
+
+Thread: any, one at a time for each folder. The account calls it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
 
 import msgspec
 
 from penstock.clock import Clock
-from penstock.errors import WrongKey
+from penstock.errors import FormatError, InvalidDocument, StreamOffline, WrongKey
 from penstock.format.damage import Damage
 from penstock.format.envelope import Cipher, Compression, StoreKey
-from penstock.format.sealed_document import DocumentKeys
-from penstock.store.disk_threads import DoneJobs
+from penstock.format.layout import LOCK_NAME
+from penstock.format.state.sealed_document import DocumentKeys
+from penstock.limits import STREAM_DOCUMENT_BYTES_MAX
+from penstock.store.commit.disk_threads import DoneJobs
 from penstock.store.filestore import FileStore
 from penstock.store.interface import CommitCallback, Discard, DurableCallback, StoreConfig
 from penstock.store.memstore import MemoryStore
-from penstock.store.vfs import FileSystem
-from penstock.stream.config import (
+from penstock.store.vfs import (
+    TEMPORARY_SUFFIX,
+    FileSystem,
+    remove_tree,
+    write_all,
+    write_atomically,
+)
+from penstock.stream.config.config import (
+    API_LEVEL,
+    REQUIRED_LEVEL_KEY,
     DiscardPolicy,
     PersistModeType,
     StorageType,
     StoreCompression,
     StreamConfig,
+    is_supported,
 )
+from penstock.text.json.codec import decode, encode
+from penstock.text.json.shapes import Int
+from penstock.text.times import Instant
+
+DOCUMENT_NAME = "stream.json"
+REMOVED_NAME = "stream.removed"
+MESSAGES_NAME = "msgs"
+DOCUMENT_VERSION = 1
+
+
+class StreamDocument(msgspec.Struct, frozen=True):
+    """The content of `stream.json`."""
+
+    version: Int = 0
+    created: Instant | None = None
+    config: StreamConfig = StreamConfig()
+
+
+class StreamFolder(msgspec.Struct, frozen=True):
+    """One stream's folder."""
+
+    files: FileSystem
+    path: str
+    unique: Callable[[], str]
+    keys: DocumentKeys = DocumentKeys()
+
+    @property
+    def _name(self) -> bytes:
+        return os.path.basename(self.path).encode()
+
+    def _sealed(self, config: StreamConfig, created: Instant) -> bytes:
+        plain = encode(StreamDocument(DOCUMENT_VERSION, created, config))
+        which = DOCUMENT_NAME.encode()
+        return self.keys.seal(plain, stream=self._name, which=which, random_bytes=os.urandom)
+
+    @property
+    def messages_path(self) -> str:
+        """The store's folder."""
+        return os.path.join(self.path, MESSAGES_NAME)
+
+    def establish(self, config: StreamConfig, created: Instant) -> None:
+        """Create the folder of a new stream; it is durable when this returns."""
+        temporary = f"{self.path}.{self.unique()}{TEMPORARY_SUFFIX}"
+        try:
+            self._fill(temporary, self._sealed(config, created))
+            self.files.rename(temporary, self.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                remove_tree(self.files, temporary)
+            raise
+        self.files.sync_dir(os.path.dirname(self.path))
+
+    def _fill(self, path: str, document: bytes) -> None:
+        messages_path = os.path.join(path, MESSAGES_NAME)
+        self.files.make_dirs(messages_path)
+        # A lock file tells the store that the folder was synced by its creator.
+        self.files.lock(os.path.join(messages_path, LOCK_NAME)).release()
+        file = self.files.open(os.path.join(path, DOCUMENT_NAME), "create")
+        try:
+            write_all(file, 0, document)
+            file.sync_data()
+        finally:
+            file.close()
+        self.files.sync_dir(path)
+
+    def write(self, config: StreamConfig, created: Instant) -> None:
+        """Replace the configuration; it is durable when this returns."""
+        self.files.make_dirs(self.path)
+        path = os.path.join(self.path, DOCUMENT_NAME)
+        is_new = not self.files.exists(path)
+        write_atomically(self.files, path, self._sealed(config, created), unique=self.unique())
+        if is_new:
+            self.files.sync_dir(os.path.dirname(self.path))
+
+    def read(self) -> StreamDocument:
+        """Return the document; raise StreamOffline if the stream cannot be served, and OSError."""
+        path = os.path.join(self.path, DOCUMENT_NAME)
+        document = self._decoded(path, self._opened(path))
+        if document.version != DOCUMENT_VERSION:
+            raise StreamOffline(path, f"unsupported - document version {document.version}")
+        if not is_supported(document.config.metadata):
+            level = document.config.metadata[REQUIRED_LEVEL_KEY]
+            needed = f"required API level: {level}, current API level: {API_LEVEL}"
+            raise StreamOffline(path, f"unsupported - {needed}")
+        if document.config.name != os.path.basename(self.path):
+            raise StreamOffline(path, f"the name in it is {document.config.name!r}")
+        return document
+
+    def _opened(self, path: str) -> bytes:
+        which = DOCUMENT_NAME.encode()
+        data = self._read_bytes(path)
+        try:
+            return self.keys.open(data, stream=self._name, which=which, path=path)
+        except (FormatError, WrongKey) as error:
+            raise StreamOffline(path, str(error)) from error
+
+    def _read_bytes(self, path: str) -> bytes:
+        if not self.files.exists(path):
+            raise StreamOffline(path, f"there is no {DOCUMENT_NAME}")
+        file = self.files.open(path, "read")
+        try:
+            return file.read_at(0, min(file.size(), STREAM_DOCUMENT_BYTES_MAX))
+        finally:
+            file.close()
+
+    def _decoded(self, path: str, data: bytes) -> StreamDocument:
+        try:
+            return decode(StreamDocument, data)
+        except InvalidDocument as error:
+            unknown = error.reason
+        try:
+            lenient = decode(StreamDocument, data, strict=False)
+        except InvalidDocument as error:
+            raise StreamOffline(path, f"decoding error: {error.reason}") from error
+        if not is_supported(lenient.config.metadata):
+            reason = unknown.removeprefix("json: ")
+            raise StreamOffline(path, f"unsupported - config error: {reason}")
+        raise StreamOffline(path, f"decoding error: {unknown}")
+
+    def reserve(self) -> None:
+        """Create a folder that a restart removes, until the configuration is written."""
+        self.files.make_dirs(self.path)
+        path = os.path.join(self.path, REMOVED_NAME)
+        # The store syncs the folder when it is created, and makes this durable with it.
+        write_atomically(self.files, path, b"{}", unique=self.unique(), durable=False)
+
+    def end_reservation(self) -> None:
+        """Have a restart find the stream, after its configuration was written."""
+        self.files.unlink(os.path.join(self.path, REMOVED_NAME))
+
+    def begin_removal(self) -> None:
+        """Make a removal durable, so that a restart finishes it."""
+        document = os.path.join(self.path, DOCUMENT_NAME)
+        if self.files.exists(document):
+            self.files.rename(document, os.path.join(self.path, REMOVED_NAME))
+            self.files.sync_dir(self.path)
+
+    def finish_removal(self) -> bool:
+        """Remove a folder that is not a stream; return True if it was none."""
+        names = self.files.list_names(self.path)
+        is_none = DOCUMENT_NAME not in names and (
+            REMOVED_NAME in names or all(name.endswith(TEMPORARY_SUFFIX) for name in names)
+        )
+        is_none = is_none or self.path.endswith(TEMPORARY_SUFFIX)
+        if is_none:
+            self.remove()
+        return is_none
+
+    def remove(self) -> None:
+        """Remove the stream and all that it has."""
+        if not self.files.is_dir(self.path):
+            return
+        # The file that says so is removed last.
+        for name in self.files.list_names(self.path):
+            inner = os.path.join(self.path, name)
+            if self.files.is_dir(inner):
+                remove_tree(self.files, inner)
+            elif name != REMOVED_NAME:
+                self.files.unlink(inner)
+        remove_tree(self.files, self.path)
+
 
 ASYNC_SYNC_INTERVAL_NS = 2 * 60 * 1_000_000_000
-"""How often a stream is synced that asks for acknowledgements before the sync."""
+"""How often a stream is synced that is acknowledged before the sync (`persist_mode: async`)."""
 
 
 class StoragePolicy(msgspec.Struct, frozen=True):
@@ -40,22 +225,22 @@ class StoragePolicy(msgspec.Struct, frozen=True):
     cipher: Cipher = Cipher.NONE
     key: StoreKey | None = None
     on_commit: CommitCallback | None = None
-    """Told of each commit to the disk."""
+    """Called for each commit to the disk."""
 
     done_jobs: DoneJobs | None = None
-    """Where commits are left that are done; the event loop's, or that of a thread."""
+    """Where finished commits are queued, for the event loop's thread or another."""
 
     previous_key: StoreKey | None = None
-    """What streams may still be encrypted with; such a stream stays with it."""
+    """A former key; a stream that is encrypted with it stays so."""
 
     @property
     def document_keys(self) -> DocumentKeys:
-        """What configurations are sealed with."""
+        """The keys that configurations are sealed with."""
         return DocumentKeys(self.cipher, self.key, self.previous_key)
 
 
 def store_config(config: StreamConfig, policy: StoragePolicy) -> StoreConfig:
-    """Give the configuration of a stream's store."""
+    """Return the store's configuration for a stream's."""
     interval_ns = policy.sync_interval_ns
     if config.persist_mode is PersistModeType.ASYNC:
         interval_ns = interval_ns or ASYNC_SYNC_INTERVAL_NS
@@ -90,7 +275,7 @@ def open_store(
     on_durable: DurableCallback,
     on_damage: Callable[[Damage], None],
 ) -> FileStore:
-    """Open or make a stream's store; raises what `FileStore.open` raises."""
+    """Open or create a stream's store; raise what `FileStore.open` raises."""
     settings = store_config(config, policy)
     if config.storage is StorageType.MEMORY:
         return MemoryStore.create(settings, clock=clock, on_durable=on_durable)

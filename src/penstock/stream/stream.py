@@ -1,14 +1,14 @@
-"""A stream: a configuration, a store, and the subscriptions that feed it.
+"""A stream: its configuration, its store, its subscriptions and its consumers.
 
-Messages come in through `Ingest`: the plain ones straight into the store, the others by way of
-`Publishing`, which knows the rules for headers. Their acknowledgements wait until the store says
-that they are durable. What a stream is asked for and how it is changed is here; which streams there
-are is the account's business.
+Messages come in through `Ingest`: plain ones straight into the store, others by way of
+`Publishing`, which applies the rules. Their acknowledgements wait until the store reports them
+durable. Which streams there are is up to the account.
 
-What always holds: an acknowledgement is sent after its message is durable; a configuration is on
-stable storage before anybody is told that it is in force.
+Invariants: an acknowledgement is sent after its message is durable. A configuration is durable
+before a client is told that it is in force. Other modules read a stream's attributes and call its
+methods; only `consumers` is set from outside, once, by the consumers' registry.
 
-One thread: the event loop's. The store's commits are on the disk meanwhile, and end in the loop.
+Thread: the event loop's. Commits are written by other threads and end in the loop.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from penstock.clock import Clock
-from penstock.documents.encoding import to_json
-from penstock.documents.times import Instant
 from penstock.errors import StoreError
 from penstock.format.damage import Damage
+from penstock.protocol.headers import without_status
 from penstock.routing.hub import Hub
 from penstock.routing.sublist import Sublist, Subscription
 from penstock.store.filestore import FileStore
 from penstock.store.vfs import FileSystem
-from penstock.stream.audience import Audience, NoAudience, Taker
-from penstock.stream.batch_room import BatchRoom
-from penstock.stream.config import StorageType, StreamConfig
-from penstock.stream.folders import StreamFolder
-from penstock.stream.headers import without_status
-from penstock.stream.ingest import Ingest
-from penstock.stream.messages import Message
-from penstock.stream.publishing import Publishing
-from penstock.stream.storage import StoragePolicy, open_store, store_config
-from penstock.stream.storage_room import StorageRoom
-from penstock.stream.tracing import StreamTrace
+from penstock.stream.config.config import StorageType, StreamConfig
+from penstock.stream.consumers_port import ConsumersPort, FedStream, NoConsumers
+from penstock.stream.publish.batches import BatchQuota
+from penstock.stream.publish.ingest import Ingest
+from penstock.stream.publish.message import IncomingMessage, StreamTrace
+from penstock.stream.publish.message_ids import MessageIds
+from penstock.stream.publish.publishing import Publishing
+from penstock.stream.quota import StorageQuota
+from penstock.stream.storage import StoragePolicy, StreamFolder, open_store, store_config
+from penstock.stream.timers import ExpiryTimer
 from penstock.subjects import SubjectFilter
+from penstock.text.json.codec import to_json
+from penstock.text.times import Instant
 
 R = TypeVar("R")
 
 
 class StreamHost(Protocol):
-    """What a stream needs of the server that it is part of."""
+    """What a stream needs of its server."""
 
     hub: Hub
     clock: Clock
     files: FileSystem
     domain: str
     policy: StoragePolicy
-    batch_room: BatchRoom
+    batch_quota: BatchQuota
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -59,11 +59,11 @@ class StreamHost(Protocol):
 
     @property
     def payload_bytes_max(self) -> int:
-        """The largest message that clients may publish."""
+        """The largest message that a client may publish."""
         ...
 
     def bytes_left(self, storage: StorageType) -> int:
-        """Tell how much more all streams of a kind may store."""
+        """Return how many more bytes all streams of a kind of storage may store."""
         ...
 
     def log(self, level: str, text: str) -> None:
@@ -71,11 +71,11 @@ class StreamHost(Protocol):
         ...
 
     def advise(self, sublist: Sublist, subject: str, kind: str, fields: Mapping[str, Any]) -> None:
-        """Tell whoever listens on `$JS.EVENT.<subject>`; `kind` is the type behind its prefix."""
+        """Publish an advisory on `$JS.EVENT.<subject>`; `kind` is its type behind the prefix."""
         ...
 
     def out_of_storage(self, stream: str) -> None:
-        """Tell whoever watches the server that its disk is full: a stream takes no more."""
+        """Report that the disk is full: a stream takes no more."""
         ...
 
 
@@ -90,45 +90,47 @@ class Stream:
         config: StreamConfig,
         created: Instant,
     ) -> None:
-        """Open the store; raises what opening a store raises."""
+        """Open the store; raise what opening a store raises."""
         self.host = host
         self.sublist = sublist
         self.folder = folder
         self.config = config
         self.created = created
-        self.publishing = Publishing(self)
         self.is_stopped = False
-        self.on_message: list[Callable[[], None]] = []
-        """Called when something was stored: whoever delivers from the stream."""
-
         self.on_durable: list[Callable[[], None]] = []
-        """Called when something has become durable, behind the acknowledgements of it."""
+        """Called when messages have become durable, after their acknowledgements are sent."""
 
-        self.consumers: Audience = NoAudience()
-        self.room: Callable[[], StorageRoom] = StorageRoom
-        """Tells what account and server have left for it."""
-
-        self.takers: list[Taker] = []
+        self.consumers: ConsumersPort = NoConsumers()
+        self.fed_streams: list[FedStream] = []
         self.tells_first_seq = config.first_seq > 0
-        """Whether it tells its first sequence even before it has had a message."""
-
-        self.last_skip_ns = 0
-        """When a message last came that nobody wanted, since the stream was opened."""
+        """Whether the first sequence is shown even before the stream has had a message."""
 
         self.is_caught_up = True
         """False for a mirror until it has had all that its origin has, once since it was opened."""
 
         self.on_caught_up: list[Callable[[], None]] = []
 
+        self._quota: Callable[[], StorageQuota] = StorageQuota
         self._durable_seq = 0
         self._is_release_due = False
-        self._expiry: asyncio.TimerHandle | None = None
-        self._expiry_ns = 0
         self._subscriptions: list[Subscription] = []
+        self.store = self._open()
+        message_ids = MessageIds()
         domain = b'"domain":%b,' % to_json(host.domain) if host.domain else b""
         start = b'{"stream":%b,%b"seq":' % (to_json(config.name), domain)
-        self.ingest = Ingest(host.hub, sublist, self, start, self.publishing.message_ids)
-        self.store = self._open()
+        self.ingest = Ingest(host.hub, sublist, self, start, message_ids)
+        self._expiry = ExpiryTimer(host, self.store, self._expire)
+        self.publishing = Publishing(
+            host,
+            sublist,
+            config,
+            self.store,
+            self.ingest,
+            message_ids,
+            consumers=lambda: self.consumers,
+            quota=lambda: self._quota(),
+            expiry=self._expiry,
+        )
         self._attach()
 
     def _open(self) -> FileStore:
@@ -143,7 +145,7 @@ class Stream:
         )
 
     def _attach(self) -> None:
-        self.ingest.attach(self.store.intake(), self.store.state().last_seq)
+        self.ingest.attach(self.store.appender(), self.store.state().last_seq)
         self.ingest.careful = self.publishing.is_careful
         self.ingest.silent = self.config.no_ack
 
@@ -153,17 +155,26 @@ class Stream:
         return self.config.name
 
     @property
+    def last_skip_ns(self) -> int:
+        """When the last message came that no consumer wanted, since the stream was opened."""
+        return self.publishing.writer.last_skip_ns
+
+    @property
     def consumer_count(self) -> int:
-        """How many consumers it has."""
+        """How many consumers clients see."""
         return self.consumers.count
 
-    # Coming and going
+    # Start and stop
+
+    def limit_by(self, quota: Callable[[], StorageQuota]) -> None:
+        """Ask `quota` from now on what account and server have left for the stream."""
+        self._quota = quota
 
     def start(self) -> None:
-        """Take messages from now on."""
+        """Store messages from now on."""
         self.publishing.start()
         self._subscribe()
-        self.plan_expiry()
+        self._expiry.plan()
 
     def _subscribe(self) -> None:
         for subject in self.config.subjects:
@@ -178,7 +189,7 @@ class Stream:
         self._subscriptions.clear()
 
     def stop(self) -> None:
-        """Take no more messages; all that was taken is durable when this returns."""
+        """Store no more messages; all that were stored are durable when this returns."""
         if self.is_stopped:
             return
         self._leave()
@@ -187,14 +198,14 @@ class Stream:
         self.ingest.release(self.store.durable_seq)
 
     def leave(self) -> None:
-        """Take no more messages, and have no consumers any more: the stream is to be removed."""
+        """Store no more messages and remove the consumers: the stream is to be removed."""
         self._leave()
         self.consumers.remove()
 
     def remove(self) -> None:
-        """Remove what is on the disk of a stream that was left. Any thread."""
+        """Remove a stream that was left from the disk. Thread: any."""
         if self.config.storage is StorageType.FILE:
-            # From here on a restart would go on with the removal.
+            # From here on a restart would finish the removal.
             self.folder.begin_removal()
         self.store.delete()
         self.folder.remove()
@@ -204,20 +215,19 @@ class Stream:
         self._unsubscribe()
         self.publishing.stop()
         self.ingest.finish_batch()
-        if self._expiry is not None:
-            self._expiry.cancel()
+        self._expiry.stop()
 
     def update(self, config: StreamConfig) -> None:
-        """Go over to another configuration, which was checked and is on the disk."""
+        """Go over to another configuration, which was checked and is durable."""
         subjects_differ = config.subjects != self.config.subjects
         self.config = config
         self.store.update_config(store_config(config, self.host.policy))
-        self.publishing.refresh()
+        self.publishing.update(config)
         self._attach()
         if subjects_differ:
             self._unsubscribe()
             self._subscribe()
-        self.plan_expiry()
+        self._expiry.plan()
 
     # Messages
 
@@ -230,29 +240,25 @@ class Stream:
         *,
         trace: StreamTrace | None = None,
     ) -> None:
-        """Judge and store a message that wants a closer look; the compiled half calls this."""
+        """Judge and store a message that is not plain; the compiled path calls this."""
         if trace is not None:
             trace.begin(self.name)
-        message = Message(subject, without_status(headers), body, trace=trace)
+        message = IncomingMessage(subject, without_status(headers), body, trace=trace)
         self.publishing.take(message, reply)
 
     def on_members(self) -> None:
-        """Members of atomic batches came in by the compiled path."""
-        self.publishing.atomic_batches.touch()
+        """Note that the compiled path has added members to atomic batches."""
+        self.publishing.on_members()
 
     def on_stored(self) -> None:
-        """Messages came in; the compiled half calls this at the end of a buffer."""
-        if self._expiry is None and self.config.max_age > 0:
-            self.plan_expiry()
+        """Note that messages were stored; the compiled path calls this at the end of a buffer."""
         self.publishing.on_stored()
-        for each in self.on_message:
-            each()
 
     def purge(self, subjects: SubjectFilter | None, *, seq: int = 0, keep: int = 0) -> int:
-        """Remove the wanted messages below `seq` (0: all) but the newest `keep`; give how many.
+        """Remove matching messages below `seq` (0: all) but the newest `keep`; return how many.
 
-        Where all are wanted, the stream goes on with `seq` even if that is still to come. They may
-        come back after a power cut, until `make_durable` was waited for.
+        If all messages match, the stream continues at `seq` even if that is not reached yet. After
+        a power cut messages may come back, until `make_durable` was awaited.
         """
         self.ingest.finish_batch()
         if seq > 1 and (subjects is None or subjects.everything):
@@ -265,11 +271,11 @@ class Stream:
         return purged
 
     async def make_durable(self) -> None:
-        """All that was changed so far is on stable storage when this returns."""
+        """Wait until all changes so far are durable."""
         await self._off_loop(self.store.flush)
 
     async def remove_message(self, seq: int, *, erase: bool) -> bool:
-        """Remove a message, and overwrite its bytes if so asked; False where there is none."""
+        """Remove a message, and overwrite its bytes if `erase`; return False if there is none."""
         self.ingest.finish_batch()
         if erase:
             removed = await self._off_loop(lambda: self.store.erase(seq))
@@ -279,13 +285,13 @@ class Stream:
         return removed
 
     async def _off_loop(self, work: Callable[[], R]) -> R:
-        """Have something done that waits for the disk, while the loop goes on."""
+        """Do work that waits for the disk in another thread; the loop goes on."""
         if self.config.storage is StorageType.MEMORY:
             return work()
         return await self.host.loop.run_in_executor(None, work)
 
     def _committed(self, durable_seq: int) -> None:
-        # In the loop's thread as a rule; in another's that commits or waits for a commit.
+        # Usually on the loop's thread; else on one that commits or waits for a commit.
         self._durable_seq = durable_seq
         if not self._is_release_due:
             self._is_release_due = True
@@ -305,28 +311,23 @@ class Stream:
     def _damaged(self, damage: Damage) -> None:
         self.host.log("ERR", f"JetStream stream {self.name!r}: {damage}")
 
+    # A mirror's origin
+
+    def follow_origin(self) -> None:
+        """Count as behind an origin until `catch_up`."""
+        self.is_caught_up = False
+
+    def catch_up(self) -> None:
+        """Note that the stream has had all that its origin has; tell those that wait for it."""
+        if not self.is_caught_up:
+            self.is_caught_up = True
+            for each in tuple(self.on_caught_up):
+                each()
+            self.on_caught_up.clear()
+
     # Time
 
-    def expires_by(self, expires_ns: int) -> None:
-        """A message was stored that expires then, which may be before anything else does."""
-        if self._expiry is None or expires_ns < self._expiry_ns:
-            self.plan_expiry()
-
-    def plan_expiry(self) -> None:
-        """Look again when something may have outlived its time."""
-        due_ns = self.store.next_expiry_ns()
-        self._expiry_ns = due_ns or 0
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
-        if due_ns is None or self.is_stopped:
-            return
-        delay_s = max((due_ns - self.host.clock.now_ns()) / 1e9, 0.0)
-        # A timer a day at the most: the wall clock may be set meanwhile.
-        self._expiry = self.host.loop.call_later(min(delay_s, 86_400.0), self._expire)
-
     def _expire(self) -> None:
-        self._expiry = None
         try:
             if self.config.subject_delete_marker_ttl > 0:
                 self.publishing.expire()
@@ -336,4 +337,4 @@ class Stream:
         except StoreError as error:
             self.host.log("ERR", f"JetStream stream {self.name!r}: {error}")
             return
-        self.plan_expiry()
+        self._expiry.plan()

@@ -1,8 +1,8 @@
-"""The testing kit: time that is told, disks that forget, faults by plan, and servers.
+"""The testing kit: a clock that tests move, disks that forget, planned faults, and servers.
 
-`clock.FakeClock` is a clock that moves when told to. `filesystem.MemoryFileSystem` keeps apart what
-was synced and what was not, and can lose power. `faults.FaultyFileSystem` wraps any file system and
-fails the call that a plan names. `servers` starts servers, ours and the real one.
+`clock.FakeClock` moves when a test moves it. `filesystem.MemoryFileSystem` separates synced from
+unsynced bytes, and can lose power. `faults.FaultyFileSystem` wraps any file system and fails the
+call that a plan names. `servers` starts servers, ours and the real one.
 
-Shipped, so that users can test against it too; no production module imports it.
+It is part of the package, so that users can test with it; no production module imports it.
 """

@@ -1,7 +1,8 @@
-"""A clock for tests, which stands still until it is told to move.
+"""A clock for tests that stands still until the test moves it.
 
-What always holds: the monotonic time never goes back; only a jump parts the two clocks. Safe to
-read from any thread; moved by the test alone.
+Invariants: the monotonic time never goes back; only a jump separates the two clocks.
+
+Any thread may read it; only the test moves it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from penstock.errors import UsageError
 
 START_NS = 1_700_000_000_000_000_000
-"""Where the wall clock starts unless told: a day in November 2023, so that stamps look real."""
+"""Where the wall clock starts by default: a day in November 2023, so that stamps look real."""
 
 
 class FakeClock:

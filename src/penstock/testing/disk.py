@@ -4,7 +4,7 @@ A file has its current bytes, the bytes that are on stable storage, and the chan
 in order. A folder has its current entries and those on stable storage; the changes between them
 stand in one `Journal` for the whole disk.
 
-What always holds: a survivor is the stable image plus some of the unsynced changes. Of a file's
+Invariant: a survivor is the stable image plus some of the unsynced changes. Of a file's
 bytes, any 512-byte sectors may have arrived, or a prefix cut at any byte of what was appended. Of a
 folder's entries, a prefix of its changes has arrived, and a rename has happened or has not, also
 between two folders.
@@ -90,7 +90,7 @@ class FileImage:
                 change.data[offset - change.offset] ^= mask
 
     def survivor(self, keep: Random | None) -> FileImage:
-        """Give what a power cut leaves: the stable bytes, and what `keep` lets through besides."""
+        """Return what a power cut leaves: the stable bytes and what `keep` lets through."""
         image = bytearray(self.stable)
         if keep is not None and self.unsynced:
             keep.choice((self._keep_prefix, self._keep_sectors))(image, keep)
@@ -144,7 +144,7 @@ class EntryChange:
     entries: tuple[Entry, ...]
 
     def folders(self) -> set[int]:
-        """Tell which folders it touches, by identity."""
+        """Return the identities of the folders it touches."""
         return {id(folder) for folder, _, _ in self.entries}
 
 
@@ -182,7 +182,7 @@ class Journal:
         self._changes = rest[::-1]
 
     def survivor(self, root: FolderImage, keep: Random | None) -> FolderImage:
-        """Give the tree that a power cut leaves."""
+        """Return the tree that a power cut leaves."""
         extra: dict[int, list[Entry]] = {}
         for change in self._kept(keep):
             for entry in change.entries:

@@ -10,14 +10,15 @@ the fault, so that a test of "whatever fails, this holds" is a loop of a few lin
             do_it(files)
         assert what_must_hold(files)
 
-What always holds: a call that fails has changed nothing, except a torn write, which has written a
-prefix, and a sync, after whose failure nobody may count on the unsynced bytes.
+Invariant: a call that fails has changed nothing, except a torn write, which has written a
+prefix, and a sync, after whose failure the unsynced bytes cannot be relied on.
 
 Safe from any thread.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from penstock.errors import UsageError
+from penstock.store.system_calls import read_file_starts
 from penstock.store.vfs import (
     Buffer,
     File,
@@ -34,9 +36,9 @@ from penstock.store.vfs import (
     FileSystem,
     Lock,
     Mode,
-    starts_one_by_one,
 )
-from penstock.testing.filesystem import MemoryFile
+from penstock.testing.filesystem import MemoryFile, SimulatedFolder
+from penstock.testing.simulated_calls import SIMULATED_CALLS, new_descriptor
 
 
 class Operation(Enum):
@@ -89,6 +91,8 @@ class FaultPlan:
             raise UsageError(f"calls are counted from 1, not from {nth}")
         if effect is not Effect.FAIL and set(operations) != {Operation.WRITE}:
             raise UsageError("only writes can be short or torn")
+        if error == errno.EINTR and forever:
+            raise UsageError("a call that is interrupted each time never ends")
         self.nth = nth
         self.operations = frozenset(operations)
         self.error = error
@@ -99,7 +103,7 @@ class FaultPlan:
         self._guard = threading.Lock()
 
     def meets(self, operation: Operation) -> bool:
-        """Count a call; tell whether it is to be spoiled."""
+        """Count a call; return True if it is to be spoiled."""
         if operation not in self.operations:
             return False
         with self._guard:
@@ -116,7 +120,7 @@ def every_fault(
     effect: Effect = Effect.FAIL,
     forever: bool = False,
 ) -> Iterator[FaultPlan]:
-    """Give plans for the first call, the second, … and stop after the one that did not fire."""
+    """Yield plans for the first call, the second, … and stop after a plan that did not fire."""
     for nth in itertools.count(1):
         plan = FaultPlan(nth, operations, error=error, effect=effect, forever=forever)
         yield plan
@@ -135,19 +139,42 @@ class Call:
 class _FaultyFile:
     """An open file of a FaultyFileSystem."""
 
+    calls = SIMULATED_CALLS
+
     def __init__(self, files: FaultyFileSystem, file: File) -> None:
         self.path = file.path
         self._files = files
         self._file = file
+        self._fd = new_descriptor(self)
+
+    def call_fd(self) -> int:
+        return self._fd
 
     def fileno(self) -> int:
         return -1
 
+    # Python calls again after a signal: only compiled code sees EINTR.
+
     def read_at(self, offset: int, size: int) -> bytes:
+        while True:
+            with contextlib.suppress(InterruptedError):
+                return self.call_read(offset, size)
+
+    def write_at(self, offset: int, data: Buffer) -> int:
+        while True:
+            with contextlib.suppress(InterruptedError):
+                return self.call_write(offset, data)
+
+    def sync_data(self) -> None:
+        self.call_sync()
+
+    # What compiled code calls through the descriptor.
+
+    def call_read(self, offset: int, size: int) -> bytes:
         self._files.meet(Operation.READ, self.path)
         return self._file.read_at(offset, size)
 
-    def write_at(self, offset: int, data: Buffer) -> int:
+    def call_write(self, offset: int, data: Buffer) -> int:
         plan = self._files.note(Operation.WRITE, self.path)
         if plan is None:
             return self._file.write_at(offset, data)
@@ -166,7 +193,7 @@ class _FaultyFile:
         self._files.meet(Operation.TRUNCATE, self.path)
         self._file.truncate(size)
 
-    def sync_data(self) -> None:
+    def call_sync(self) -> None:
         plan = self._files.note(Operation.SYNC, self.path)
         if plan is None:
             self._file.sync_data()
@@ -200,20 +227,21 @@ class FaultyFileSystem:
         return _FaultyFile(self, self._files.open(path, mode))
 
     def list_names(self, path: str) -> list[str]:
-        """Give the sorted names in a folder."""
+        """Return the sorted names in a folder."""
         self.meet(Operation.LIST, path)
         return self._files.list_names(path)
 
     def read_starts(self, folder: str, names: Sequence[str], size: int) -> list[FileStart]:
-        """Give the length and first bytes of each file."""
-        return starts_one_by_one(self, folder, names, size)
+        """Return the length and first bytes of each file."""
+        self.meet(Operation.OPEN, folder)
+        return read_file_starts(SimulatedFolder(self, folder), names, size)
 
     def exists(self, path: str) -> bool:
-        """Tell whether something is there; never fails."""
+        """Return True if a file or folder exists; never fails."""
         return self._files.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        """Tell whether a folder is there; never fails."""
+        """Return True if a folder exists; never fails."""
         return self._files.is_dir(path)
 
     def make_dirs(self, path: str) -> None:

@@ -17,16 +17,43 @@ from collections.abc import Sequence
 from random import Random
 
 from penstock.errors import StoreLocked, UsageError
-from penstock.store.vfs import Buffer, File, FileStart, Lock, Mode, starts_one_by_one
+from penstock.store.system_calls import read_file_starts
+from penstock.store.vfs import Buffer, File, FileStart, FileSystem, Lock, Mode
 from penstock.testing.disk import FileImage, FolderImage, Image, Journal, Resize, Write
+from penstock.testing.simulated_calls import SIMULATED_CALLS, new_descriptor
 
 
 def _error(code: int, path: str) -> OSError:
     return OSError(code, os.strerror(code), path)
 
 
+class SimulatedFolder:
+    """An open folder of a simulated file system, for compiled code that opens files in it."""
+
+    calls = SIMULATED_CALLS
+
+    def __init__(self, files: FileSystem, path: str) -> None:
+        self.path = path
+        self._files = files
+        self._fd = new_descriptor(self)
+        self._opened: list[File] = []
+
+    def call_fd(self) -> int:
+        """Return the descriptor that `calls` take."""
+        return self._fd
+
+    def call_open(self, name: str) -> int:
+        """Open one of the folder's files to be read; return its descriptor."""
+        file = self._files.open(f"{self.path}/{name}", "read")
+        # A descriptor leads to its file only as long as something holds that.
+        self._opened.append(file)
+        return file.call_fd()
+
+
 class MemoryFile:
     """An open file of a MemoryFileSystem."""
+
+    calls = SIMULATED_CALLS
 
     def __init__(
         self, files: MemoryFileSystem, path: str, image: FileImage, *, writable: bool
@@ -36,10 +63,31 @@ class MemoryFile:
         self._image = image
         self._writable = writable
         self._open = True
+        self._fd = new_descriptor(self)
+
+    def call_fd(self) -> int:
+        """Return the descriptor that `calls` take."""
+        return self._fd
 
     def fileno(self) -> int:
-        """Give -1: there is no descriptor."""
+        """Return -1: the operating system knows nothing of it."""
         return -1
+
+    # What compiled code calls through the descriptor.
+
+    def call_read(self, offset: int, size: int) -> bytes:
+        """Read as `pread` does."""
+        return self.read_at(offset, size)
+
+    def call_write(self, offset: int, data: bytes) -> int:
+        """Write as `pwrite` does."""
+        return self.write_at(offset, data)
+
+    def call_sync(self) -> None:
+        """Sync as `fdatasync` does."""
+        self.sync_data()
+
+    # What the store calls.
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Read from the current bytes."""
@@ -56,7 +104,7 @@ class MemoryFile:
         return len(copy)
 
     def size(self) -> int:
-        """Give the current length."""
+        """Return the current length."""
         with self._files.guard:
             self._check()
             return len(self._image.current)
@@ -105,7 +153,7 @@ class _MemoryLock:
 
     def release(self) -> None:
         with self._files.guard:
-            # A lock let go twice must not free the one that somebody took in between.
+            # A lock that is released twice must not free a lock that was taken in between.
             if self._files.holders.get(self._image) is self:
                 del self._files.holders[self._image]
 
@@ -135,21 +183,23 @@ class MemoryFileSystem:
             return MemoryFile(self, path, self._file(path), writable=mode != "read")
 
     def list_names(self, path: str) -> list[str]:
-        """Give the sorted names in a folder."""
+        """Return the sorted names in a folder."""
         with self.guard:
             return sorted(self._folder(path).current)
 
     def read_starts(self, folder: str, names: Sequence[str], size: int) -> list[FileStart]:
-        """Give the length and first bytes of each file."""
-        return starts_one_by_one(self, folder, names, size)
+        """Return the length and first bytes of each file."""
+        with self.guard:
+            self._folder(folder)
+        return read_file_starts(SimulatedFolder(self, folder), names, size)
 
     def exists(self, path: str) -> bool:
-        """Tell whether something is there."""
+        """Return True if a file or folder exists."""
         with self.guard:
             return self._find(path) is not None
 
     def is_dir(self, path: str) -> bool:
-        """Tell whether a folder is there."""
+        """Return True if a folder exists."""
         with self.guard:
             return isinstance(self._find(path), FolderImage)
 
@@ -240,7 +290,7 @@ class MemoryFileSystem:
             return self.survivor(keep)
 
     def survivor(self, keep: Random | None = None) -> MemoryFileSystem:
-        """Give what `crash` would give, and go on."""
+        """Return what `crash` would return, and keep the power on."""
         with self.guard:
             found = MemoryFileSystem()
             found._root = self._journal.survivor(self._root, keep)
@@ -255,7 +305,7 @@ class MemoryFileSystem:
             image.flip_bit(bit)
 
     def snapshot(self) -> dict[str, bytes]:
-        """Give the current bytes of every file by its path."""
+        """Return the current bytes of every file by its path."""
         with self.guard:
             found: dict[str, bytes] = {}
             self._collect("", self._root, found)

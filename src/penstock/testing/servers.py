@@ -6,7 +6,7 @@
     with server_process() as ours, reference_server() as real:
         ...                                             the same configuration, side by side
 
-All listen on a free port of the loopback unless told otherwise, and none is left running when its
+All listen on a free port of the loopback by default, and none is left running when its
 block is left. Nothing here waits for time to pass: what is waited for is a line of the log or the
 end of the process, and a wait that lasts too long fails with the log.
 
@@ -54,7 +54,7 @@ _RELOADED = ("Reloaded server configuration", "Failed to reload")
 
 
 def find_reference() -> str:
-    """Give the real server's executable; raises UsageError where there is none."""
+    """Return the real server's executable; raise UsageError if there is none."""
     beside = Path(sysconfig.get_path("scripts")) / REFERENCE
     found = str(beside) if beside.exists() else shutil.which(REFERENCE)
     if found is None:
@@ -63,14 +63,14 @@ def find_reference() -> str:
 
 
 def command_of(kind: str) -> list[str]:
-    """Give the command that runs a kind of server."""
+    """Return the command that runs a kind of server."""
     if kind == REFERENCE:
         return [find_reference()]
     return [*OURS]
 
 
 def environ() -> dict[str, str]:
-    """Give the environment in which a process runs this very Penstock."""
+    """Return the environment in which a process runs this very Penstock."""
     here = str(Path(penstock.__file__).resolve().parents[1])
     known = os.environ.get("PYTHONPATH")
     return os.environ | {"PYTHONPATH": f"{here}{os.pathsep}{known}" if known else here}
@@ -91,7 +91,7 @@ def ask(kind: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def without_prefix(line: str) -> str:
-    """Give a line of the log without process and time."""
+    """Return a line of the log without process and time."""
     return _PREFIX.sub("", line).rstrip("\n")
 
 
@@ -209,7 +209,7 @@ class ServerProcess:
         """Open a plain connection to it."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S)
 
-    # What it is told
+    # What the process is sent
 
     def signal(self, number: signal.Signals, then: str = "") -> str:
         """Send a signal; wait for a line that follows it, and give it."""
@@ -245,7 +245,7 @@ class ServerProcess:
         return code
 
     def __enter__(self) -> Self:
-        """Give the server itself."""
+        """Return the server itself."""
         return self
 
     def __exit__(
@@ -309,7 +309,7 @@ class ServerThread:
     """Our server in a thread of this process, for programs that have no event loop."""
 
     def __init__(self, server: EmbeddedServer) -> None:
-        """Start it, and return when it is ready; raises what `start` raises."""
+        """Start the server, and return when it is ready; raise what `start` raises."""
         self._server = server
         self._started: Future[asyncio.AbstractEventLoop] = Future()
         self._stopping = asyncio.Event()
@@ -328,7 +328,7 @@ class ServerThread:
     async def _live(self) -> None:
         try:
             await self._server.start()
-        except BaseException as error:  # noqa: BLE001  # whoever started us shall have it
+        except BaseException as error:  # noqa: BLE001  # the starting thread raises it
             self._started.set_exception(error)
             return
         self._started.set_result(asyncio.get_running_loop())
@@ -347,12 +347,12 @@ class ServerThread:
 
     @property
     def monitor_url(self) -> str | None:
-        """Where monitoring is shown; None without monitoring."""
+        """The URL of the monitoring pages, or None without monitoring."""
         return self._server.monitor_url
 
     @property
     def websocket_url(self) -> str | None:
-        """Where WebSocket clients connect to; None where there is no place for them."""
+        """The URL for WebSocket clients, or None without a WebSocket listener."""
         return self._server.websocket_url
 
     def reload(self, settings: str | None = None) -> None:
@@ -367,7 +367,7 @@ class ServerThread:
             self._thread.join(WAIT_S)
 
     def __enter__(self) -> ServerThread:
-        """Give the server itself."""
+        """Return the server itself."""
         return self
 
     def __exit__(

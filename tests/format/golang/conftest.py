@@ -14,7 +14,7 @@ Stores = Callable[[str | None, bool], WrittenStore]
 
 @pytest.fixture(scope="session")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
-    """Give the store for (cipher, killed), writing it when first asked for."""
+    """Return the store for (cipher, killed), writing it when first asked for."""
 
     @cache
     def written(cipher: str | None, killed: bool) -> WrittenStore:
@@ -25,11 +25,11 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
 
 @pytest.fixture(scope="session")
 def stopped(stores: Stores) -> WrittenStore:
-    """Give the plain store of a server that was stopped."""
+    """Return the plain store of a server that was stopped."""
     return stores(None, False)
 
 
 @pytest.fixture(scope="session")
 def killed(stores: Stores) -> WrittenStore:
-    """Give the plain store of a server that was killed."""
+    """Return the plain store of a server that was killed."""
     return stores(None, True)

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.errors import WrongKey
-from penstock.format.columns import Message
+from penstock.format.columns import MessageRow
 from penstock.format.golang.directory import (
     GoStreamReader,
     find_go_streams,
@@ -40,7 +40,7 @@ RUNS = [
 ]
 
 
-def messages_of(reader: GoStreamReader, **options: object) -> list[Message]:
+def messages_of(reader: GoStreamReader, **options: object) -> list[MessageRow]:
     batches = reader.batches(**options)  # type: ignore[arg-type]  # each test names real options
     return [replace(message, offset=0) for batch in batches for message in batch.messages()]
 

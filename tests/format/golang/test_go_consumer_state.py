@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import FormatError
-from penstock.format.golang.consumer_state import (
+from penstock.format.golang.metadata import (
     GoConsumerState,
     PendingAck,
     decode_consumer_state,

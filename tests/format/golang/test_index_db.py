@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import FormatError
-from penstock.format.golang.cursor import ByteCursor
 from penstock.format.golang.highway import highway_hash, named_key
-from penstock.format.golang.index_db import decode_deleted, decode_index
-from penstock.format.golang.state import StreamState
+from penstock.format.golang.state import ByteCursor, StreamState, decode_deleted, decode_index
 from tests.format.golang.go_records import encode_deleted, uvarints, varint
 from tests.format.golang.written_by_go import WrittenStore
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from penstock.errors import UsageError
-from penstock.format.columns import ColumnBuilder, Message
+from penstock.format.columns import ColumnBuilder, MessageRow
 from penstock.format.golang.highway import named_key
 from penstock.format.golang.records import GoBlock
 from tests.format.golang.go_records import ERASED, HASH_KEY, TOMBSTONE, encode_record
@@ -28,7 +28,7 @@ header_blocks = st.none() | st.binary(max_size=20).map(
 
 
 @st.composite
-def blocks(draw: st.DrawFn) -> tuple[bytes, list[Message]]:
+def blocks(draw: st.DrawFn) -> tuple[bytes, list[MessageRow]]:
     """A block of whole records and the messages in it."""
     parts, messages = [], []
     seq = offset = 0
@@ -40,20 +40,20 @@ def blocks(draw: st.DrawFn) -> tuple[bytes, list[Message]]:
         else:
             subject, headers = draw(subjects), draw(header_blocks)
             payload = draw(st.binary(max_size=50))
-            messages.append(Message(seq, 1, subject, headers or b"", payload, offset))
+            messages.append(MessageRow(seq, 1, subject, headers or b"", payload, offset))
             parts.append(encode_record(seq, subject, payload, headers=headers))
         offset += len(parts[-1])
     return b"".join(parts), messages
 
 
-def messages_of(block: GoBlock) -> list[Message]:
+def messages_of(block: GoBlock) -> list[MessageRow]:
     builder = ColumnBuilder()
     block.fill(builder, 1, SEQ_MAX, NOTHING)
     return list(builder.take(1).messages())
 
 
 @given(blocks())
-def test_whole_blocks_come_back(written: tuple[bytes, list[Message]]) -> None:
+def test_whole_blocks_come_back(written: tuple[bytes, list[MessageRow]]) -> None:
     data, messages = written
 
     block = GoBlock(data, HASH_KEY)
@@ -99,7 +99,7 @@ def test_ranges_deleted_sequences_and_subjects_are_left_out() -> None:
 
 @given(blocks(), st.data())
 def test_a_changed_byte_costs_at_most_the_record_it_stands_in(
-    written: tuple[bytes, list[Message]], draw: st.DataObject
+    written: tuple[bytes, list[MessageRow]], draw: st.DataObject
 ) -> None:
     data, messages = written
     place = draw.draw(st.integers(0, len(data) - 1))
@@ -121,7 +121,7 @@ def test_a_changed_byte_costs_at_most_the_record_it_stands_in(
         assert block.damage
 
 
-def _covers(message: Message, place: int) -> bool:
+def _covers(message: MessageRow, place: int) -> bool:
     size = 30 + len(message.subject) + len(message.payload) + len(message.headers)
     size += 4 if message.headers else 0
     return message.offset <= place < message.offset + size
@@ -129,7 +129,7 @@ def _covers(message: Message, place: int) -> bool:
 
 @given(blocks(), st.data())
 def test_a_block_cut_off_keeps_what_is_whole(
-    written: tuple[bytes, list[Message]], draw: st.DataObject
+    written: tuple[bytes, list[MessageRow]], draw: st.DataObject
 ) -> None:
     data, messages = written
     end = draw.draw(st.integers(0, len(data)))
@@ -143,7 +143,7 @@ def test_a_block_cut_off_keeps_what_is_whole(
 
 @given(blocks(), st.data())
 def test_garbage_between_records_is_passed_over(
-    written: tuple[bytes, list[Message]], draw: st.DataObject
+    written: tuple[bytes, list[MessageRow]], draw: st.DataObject
 ) -> None:
     data, messages = written
     garbage = draw.draw(st.binary(min_size=1, max_size=90))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.format.columns import ColumnBatch, ColumnBuilder
-from penstock.format.golang.retention import Retention
+from penstock.format.golang.recovery import Retention
 
 Row = tuple[bytes, int]
 

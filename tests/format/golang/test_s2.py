@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import FormatError
-from penstock.format.golang.blocks import unpack_block
+from penstock.format.golang.recovery import unpack_block
 from penstock.format.golang.s2 import decode_s2_stream, encode_s2_stream, salvage_s2_stream
 from tests.format.golang.written_by_go import WrittenStore
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.format.columns import Message
+from penstock.format.columns import MessageRow
 from penstock.testing.servers import reference_server
 from tests.support.nats_client import NatsClient
 
@@ -31,7 +31,7 @@ class Answered:
 
     config: Mapping[str, Any]
     state: Mapping[str, Any]
-    messages: list[Message]
+    messages: list[MessageRow]
     consumers: list[Mapping[str, Any]]
 
 
@@ -46,11 +46,11 @@ class WrittenStore:
 
     @property
     def key(self) -> str | None:
-        """Give the key that opens it, if one is needed."""
+        """Return the key that opens the store, if one is needed."""
         return KEY if self.cipher else None
 
     def stream_path(self, name: str) -> Path:
-        """Give a stream's folder."""
+        """Return a stream's folder."""
         return self.store_dir / "jetstream" / "$G" / "streams" / name
 
 
@@ -91,9 +91,9 @@ def _ask(client: NatsClient, name: str) -> Answered:
     return Answered(info["config"], state, messages, consumers)
 
 
-def _get(client: NatsClient, name: str, seq: int) -> Message:
+def _get(client: NatsClient, name: str, seq: int) -> MessageRow:
     got = client.api(f"STREAM.MSG.GET.{name}", {"seq": seq})["message"]
-    return Message(
+    return MessageRow(
         seq=got["seq"],
         timestamp_ns=to_ns(got["time"]),
         subject=got["subject"].encode(),

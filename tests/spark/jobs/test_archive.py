@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import UsageError
 from penstock.spark.archives.folder import AlreadyThere, ArchiveFolder
 from penstock.spark.archives.manifest import Manifest, find_manifest, load_manifest
-from penstock.spark.archives.rows import read_exact
+from penstock.spark.archives.parquet import read_exact
 from penstock.spark.jobs import archive as job
 from penstock.spark.jobs.archive import (
     ArchiveTask,
@@ -22,9 +22,9 @@ from penstock.spark.jobs.archive import (
     plan_archive,
     write_part,
 )
-from penstock.spark.jobs.archive_check import check_archive
+from penstock.spark.jobs.check_archive import check_archive
 from penstock.spark.jobs.inputs import Input
-from penstock.spark.positions import DataLoss
+from penstock.spark.position import DataLoss
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from penstock.testing.servers import BOTH, server_process, start_server
@@ -333,6 +333,7 @@ def test_other_bad_inputs_are_refused_before_anything_is_written(
 # With Spark
 
 
+@pytest.mark.promise
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_spark_archives_and_tells_what_it_did(
@@ -343,7 +344,10 @@ def test_spark_archives_and_tells_what_it_did(
     dry = archive(spark, directory(store), str(target), dry_run=True)
     assert not target.exists()
     report = archive(
-        spark, directory(store), str(target), tell=lambda done, total: told.append((done, total))
+        spark,
+        directory(store),
+        str(target),
+        on_progress=lambda done, total: told.append((done, total)),
     )
 
     manifest: Manifest = load_manifest(ArchiveFolder(str(target)))

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.spark.archives.folder import ArchiveFolder
 from penstock.spark.archives.manifest import find_manifest
-from penstock.spark.archives.rows import check_file, read_exact
+from penstock.spark.archives.parquet import check_file, read_exact
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from penstock.testing.servers import environ
@@ -54,7 +54,7 @@ def run(store: Path, target: Path, seconds: float | None) -> bool:
 
 
 def archived(target: Path) -> list[Row]:
-    """Give what the archive holds, once every file was checked."""
+    """Return the messages of an archive, after checking every file."""
     folder = ArchiveFolder(str(target))
     manifest = find_manifest(folder)
     if manifest is None:

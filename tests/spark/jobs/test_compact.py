@@ -12,8 +12,8 @@ from penstock.errors import CorruptStore, UsageError
 from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.format.layout import block_name
 from penstock.format.reader import StreamReader
-from penstock.spark.blocks.scan import Place
-from penstock.spark.jobs.compact import CompactPart, Copying, compact, compact_part
+from penstock.spark.blocks.scan import StreamDirectory
+from penstock.spark.jobs.compact import CompactTask, CopyOptions, compact, compact_part
 from penstock.spark.jobs.verify import verify
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
@@ -46,8 +46,8 @@ def messages(path: Path, key: StoreKey | None = None) -> Stored:
     ]
 
 
-def part(path: Path, copying: Copying | None = None) -> CompactPart:
-    return CompactPart(Place(str(path), "ORDERS"), copying)
+def part(path: Path, copying: CopyOptions | None = None) -> CompactTask:
+    return CompactTask(StreamDirectory(str(path), "ORDERS"), copying)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_copy_has_the_live_messages_with_their_places_and_expiries(
     key_file = tmp_path / "key"
     key_file.write_bytes(b"secret\n")
     before = os.listdir(store)
-    copying = Copying(
+    copying = CopyOptions(
         str(tmp_path / "copies"), Compression.SNAPPY, Cipher.AES_256_GCM, str(key_file)
     )
 
@@ -102,11 +102,12 @@ def test_a_copy_has_the_live_messages_with_their_places_and_expiries(
 def test_damage_makes_no_copy_that_looks_whole(store: Path, tmp_path: Path) -> None:
     file = store / block_name(2)
     data = bytearray(file.read_bytes())
-    data[len(data) // 2 : len(data) // 2 + 400] = bytes(400)
+    # Nine of ten messages are removed: so much holds some that are not.
+    data[len(data) // 2 : len(data) // 2 + 4000] = bytes(4000)
     file.write_bytes(data)
 
     with pytest.raises(CorruptStore):
-        compact_part(part(store, Copying(str(tmp_path / "copies"))))
+        compact_part(part(store, CopyOptions(str(tmp_path / "copies"))))
 
     assert os.listdir(tmp_path / "copies") == []
 
@@ -117,7 +118,7 @@ def test_the_job_compacts_several_directories_and_skips_copies_that_are_there(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     paths = [str(make_store(tmp_path / name)) for name in ("A", "B")]
-    copying = Copying(str(tmp_path / "copies"))
+    copying = CopyOptions(str(tmp_path / "copies"))
 
     planned = compact(spark, paths, dry_run=True)
     copied = compact(spark, paths[:1], copying=copying)

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
-from penstock.spark.jobs.dedupe import DedupePart, Rule, dedupe, hash_keys
+from penstock.spark.jobs.dedupe import Rule, dedupe, hash_keys
 from penstock.spark.jobs.inputs import Input
-from penstock.spark.jobs.replay import Replaying
+from penstock.spark.jobs.replay import ReplayOptions
 from penstock.spark.jobs.republish import parse_map
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
@@ -45,7 +45,7 @@ def make_store(path: Path) -> Input:
 def test_messages_without_a_key_are_no_duplicates(tmp_path: Path) -> None:
     (part,) = make_store(tmp_path).parts()
 
-    by_id = [row for batch in hash_keys(DedupePart(part, Rule())) for row in batch.to_pylist()]
+    by_id = [row for batch in hash_keys(Rule(), part) for row in batch.to_pylist()]
 
     assert [row["sequence"] for row in by_id] == [1, 2, 3, 5, 6]
     keys = {row["sequence"]: (row["key_a"], row["key_b"]) for row in by_id}
@@ -87,7 +87,7 @@ def test_duplicates_are_found_by_the_rule(
 def test_what_is_left_is_published_once(spark: SparkSession, url: str, tmp_path: Path) -> None:
     source = make_store(tmp_path)
     target = {"name": "CLEAN", "subjects": ["clean.>", "fences.>"], "allow_atomic": True}
-    into = Replaying(
+    into = ReplayOptions(
         {"servers": url, "stream": "CLEAN", "sinkId": "clean", "fencePrefix": "fences"},
         maps=(parse_map("orders.>=clean.>"),),
     )

@@ -1,4 +1,4 @@
-"""The job `diff`: what two sides do not have in common is found, and nothing else."""
+"""The job `diff`: it finds the messages that two sides do not share, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.format.sequence_set import SequenceSet
 from penstock.spark.jobs import diff as job
-from penstock.spark.jobs.diff import By, DiffPart, diff, hash_part
+from penstock.spark.jobs.diff import CompareBy, DiffTask, diff, hash_part
 from penstock.spark.jobs.inputs import Input
 from penstock.store.filestore import FileStore
 from penstock.store.interface import RawMessage, StoreConfig
@@ -51,7 +51,7 @@ def test_pages_do_not_depend_on_how_a_side_is_divided(tmp_path: Path, small_page
     divided = Input("penstock-blocks", {"path": whole.options["path"], "minPartitions": "7"})
 
     sums = [
-        job._sum([hash_part(DiffPart(each, By.SEQUENCE, True)) for each in side.parts()])
+        job._sum([hash_part(DiffTask(each, CompareBy.SEQUENCE, True)) for each in side.parts()])
         for side in (whole, divided)
     ]
 
@@ -64,7 +64,7 @@ def test_only_parts_with_a_page_that_differs_are_read_again(
     tmp_path: Path, small_pages: None
 ) -> None:
     side = make(tmp_path / "A")
-    parts = [DiffPart(each, By.SEQUENCE, True) for each in side.parts()]
+    parts = [DiffTask(each, CompareBy.SEQUENCE, True) for each in side.parts()]
     pages = [hash_part(each) for each in parts]
     differing = SequenceSet()
     differing.add(5)
@@ -126,7 +126,7 @@ def test_by_content_a_stream_is_the_same_wherever_its_messages_stand(
         streams.publish(b"orders.more", b"first")
     right = Input("penstock", {"servers": url, "stream": "COPY"})
 
-    report = diff(spark, left, right, by=By.CONTENT)
+    report = diff(spark, left, right, by=CompareBy.CONTENT)
 
     assert [(each.kind, each.what) for each in report.findings] == [
         ("extra", "subject orders.more, 5 bytes, 2 times")

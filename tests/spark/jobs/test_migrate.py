@@ -1,4 +1,4 @@
-"""The job `migrate`: what the real server wrote is served by ours, and JSON lines become blocks."""
+"""The job `migrate`: our server serves the real server's files; JSON lines become blocks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.client.client import Client
-from penstock.client.jetstream import JetStream
+from penstock.client.jetstream import JetStream, pull
 from penstock.errors import UsageError
 from penstock.format.reader import StreamReader
 from penstock.spark.blocks.settings import read_settings
 from penstock.spark.jobs.inputs import Input
 from penstock.spark.jobs.migrate import find_parts, migrate, migrate_part
-from penstock.spark.jobs.stats import StatsPart, Wish, count_part
-from penstock.spark.jobs.verify import parts_of, verify_part
+from penstock.spark.jobs.stats import StatsRequest, count_part
+from penstock.spark.jobs.verify import tasks_of, verify_part
 from penstock.testing.servers import server_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -41,7 +41,7 @@ def lines(path: Path, *seqs: int, end: str = "") -> None:
 
 
 def facts(streams: JetStream) -> dict[str, Any]:
-    """Give what a server says of its stream ORDERS and of the consumer on it."""
+    """Return a server's info of the stream ORDERS and of its consumer."""
     info = streams.call("STREAM.INFO.ORDERS")
     consumer = streams.call("CONSUMER.INFO.ORDERS.worker")
     config = {name: info["config"][name] for name in ("name", "subjects", "max_msgs", "retention")}
@@ -59,7 +59,7 @@ def facts(streams: JetStream) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def go_tree(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """Give the files of a real server that has stopped, and what it said of them."""
+    """Return the files of a real server that has stopped, and its info of them."""
     folder = tmp_path_factory.mktemp("go")
     with (
         server_process("nats-server", store_dir=folder) as server,
@@ -79,7 +79,7 @@ def go_tree(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
         streams.call(
             "CONSUMER.DURABLE.CREATE.ORDERS.worker", {"stream_name": "ORDERS", "config": consumer}
         )
-        for each in client.pull(b"ORDERS", b"worker", 10):
+        for each in pull(client, b"ORDERS", b"worker", 10):
             assert each.reply is not None
             client.request(each.reply, b"+ACK")
         streams.call("STREAM.MSG.DELETE.ORDERS", {"seq": 30})
@@ -111,7 +111,7 @@ def test_a_tree_of_the_real_server_is_served_by_ours(
         assert [each.payload for each in streams.each("OTHER")] == [
             b"%d" % number for number in range(50)
         ]
-        (next_one,) = client.pull(b"ORDERS", b"worker", 1)
+        (next_one,) = pull(client, b"ORDERS", b"worker", 1)
         assert next_one.payload == b"10"
 
 
@@ -119,11 +119,11 @@ def test_what_the_real_server_wrote_is_verified_and_counted_where_it_is(
     go_tree: tuple[Path, dict[str, Any]],
 ) -> None:
     path = go_tree[0] / "jetstream" / "$G" / "streams" / "ORDERS"
-    place = read_settings({"path": str(path)}).place
+    directory = read_settings({"path": str(path)}).directory
 
-    checked = [verify_part(part) for part in parts_of(place)]
+    checked = [verify_part(part) for part in tasks_of(directory)]
     (part,) = Input("penstock-blocks", {"path": str(path)}).parts()
-    counted = pa.Table.from_batches(count_part(StatsPart(part, Wish(depth=1))))
+    counted = pa.Table.from_batches(count_part(StatsRequest(depth=1), part))
 
     assert [(each.messages, each.findings) for each in checked] == [(49, [])]
     assert sum(counted.column("messages").to_pylist()) == 49
@@ -133,7 +133,7 @@ def test_what_the_real_server_wrote_is_verified_and_counted_where_it_is(
     whole = block.read_bytes()
     block.write_bytes(whole[:300] + bytes([whole[300] ^ 1]) + whole[301:])
     try:
-        damaged = [verify_part(part) for part in parts_of(place)]
+        damaged = [verify_part(part) for part in tasks_of(directory)]
     finally:
         block.write_bytes(whole)
     assert {each.kind for found in damaged for each in found.findings} >= {"damage"}

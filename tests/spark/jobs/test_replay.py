@@ -1,4 +1,4 @@
-"""The job `replay`: what is published again, under which subjects, how often and when."""
+"""The job `replay`: which messages it publishes, under which subjects, how often and when."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.client.client import Client
-from penstock.client.jetstream import JetStream, Stored
+from penstock.client.jetstream import JetStream, Stored, pull
 from penstock.errors import UsageError
 from penstock.spark.jobs import replay as job
 from penstock.spark.jobs.inputs import Input
-from penstock.spark.jobs.replay import Replaying, replay
+from penstock.spark.jobs.job import run_parts
+from penstock.spark.jobs.replay import ReplayOptions, replay
 from penstock.spark.jobs.republish import (
-    RepublishPart,
+    RepublishTask,
     mapped,
     origin_headers,
     paced,
     parse_map,
     republish_part,
 )
-from penstock.spark.jobs.work import run_parts
 from penstock.spark.sinks.settings import Delivery
 from penstock.testing.servers import environ
 
@@ -41,7 +41,7 @@ TARGET = {
 
 @pytest.fixture
 def streams(url: str) -> Iterator[JetStream]:
-    """Give JetStream with a stream ORDERS; every stream is removed."""
+    """Yield JetStream with a stream ORDERS; every stream is removed."""
     with Client.connect(url, timeout_s=60) as client:
         made = JetStream(client)
         made.call("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
@@ -81,6 +81,7 @@ def target(streams: JetStream) -> str:
     return "fences"
 
 
+@pytest.mark.promise
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_exactly_once_a_replay_goes_on_where_it_ended(
@@ -88,7 +89,7 @@ def test_exactly_once_a_replay_goes_on_where_it_ended(
 ) -> None:
     prefix = target(streams)
     source = Input("penstock", {"servers": url, "stream": "ORDERS"})
-    how = Replaying(
+    how = ReplayOptions(
         options(url, sinkId="nightly", fencePrefix=prefix),
         maps=(parse_map("orders.>=copy.eu.>"),),
         parallel=2,
@@ -113,7 +114,7 @@ def test_exactly_once_a_replay_goes_on_where_it_ended(
     assert b"\r\nNumber: 17\r\n" in one.headers
     assert b"Nats-Msg-Id" not in one.headers
     with pytest.raises(UsageError, match="another sinkId"):
-        replay(spark, source, Replaying(how.target, parallel=2))
+        replay(spark, source, ReplayOptions(how.target, parallel=2))
 
 
 @pytest.mark.slow
@@ -123,14 +124,14 @@ def test_a_replay_that_was_broken_off_is_finished_as_it_was_planned(
 ) -> None:
     prefix = target(streams)
     source = Input("penstock", {"servers": url, "stream": "ORDERS"})
-    how = Replaying(
+    how = ReplayOptions(
         options(url, sinkId="nightly", fencePrefix=prefix),
         maps=(parse_map("orders.>=copy.>"),),
         parallel=2,
     )
 
     def first_alone(
-        spark: SparkSession, work: object, parts: list[RepublishPart], tell: object
+        spark: SparkSession, work: object, parts: list[RepublishTask], tell: object
     ) -> None:
         run_parts(spark, republish_part, parts[:1])
         raise KeyboardInterrupt
@@ -183,7 +184,7 @@ def copied_by_pulling(streams: JetStream) -> list[Stored]:
     asked = {"stream_name": "COPY", "config": config}
     streams.call("CONSUMER.DURABLE.CREATE.COPY.all", asked)
     found: list[Stored] = []
-    while pulled := streams.client.pull(b"COPY", b"all", 1000):
+    while pulled := pull(streams.client, b"COPY", b"all", 1000):
         found += [Stored(each.subject, 0, each.headers, each.payload, "") for each in pulled]
     return found
 
@@ -195,7 +196,7 @@ def test_with_ids_a_replay_that_is_done_again_changes_nothing(
 ) -> None:
     target(streams)
     source = Input("penstock", {"servers": url, "stream": "ORDERS", "subject": "orders.1,orders.2"})
-    how = Replaying(
+    how = ReplayOptions(
         options(url, sinkId="ids"), Delivery.DEDUPE, (parse_map("orders.*=copy.$1.more"),)
     )
 

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from penstock.client.jetstream import JetStream
 from penstock.errors import PenstockError, UsageError
 from penstock.spark.archives.manifest import Manifest
-from penstock.spark.connecting import Connection
-from penstock.spark.jobs.restore_publish import (
+from penstock.spark.connection import Connection
+from penstock.spark.jobs.restore import (
     PublishTask,
     last_restored,
     publish_part,
@@ -29,7 +29,7 @@ Archived = tuple[str, Manifest, list[tuple[int, bytes, bytes, bytes]]]
 
 @pytest.fixture
 def archive(url: str, tmp_path: Path) -> Archived:
-    """Give an archive of several files, and what the stream held that it is of."""
+    """Return an archive of several files, and the messages of its stream."""
     streams = connect(url)
     streams.call("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
     publish(streams, "orders", COUNT - 1)
@@ -48,7 +48,7 @@ def archive(url: str, tmp_path: Path) -> Archived:
 
 @pytest.fixture
 def streams(url: str, archive: Archived) -> Iterator[JetStream]:
-    """Give a server with the empty stream BACK, into which orders go."""
+    """Yield a server with the empty stream BACK, into which orders go."""
     found = connect(url)
     found.call("STREAM.CREATE.BACK", {"name": "BACK", "subjects": ["orders.>"]})
     yield found

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import CorruptStore, UsageError
-from penstock.spark.jobs.restore_snapshot import restore_snapshot
+from penstock.spark.jobs.restore_files import restore_snapshot
 from penstock.testing.servers import environ
 from tests.support.archives import (
     archive_here,

@@ -16,7 +16,7 @@ from penstock.format.reader import StreamReader
 from penstock.limits import TALLY_CELLS_MAX
 from penstock.spark.jobs import stats as job
 from penstock.spark.jobs.inputs import Input
-from penstock.spark.jobs.stats import Order, Wish, stats
+from penstock.spark.jobs.stats import Order, StatsRequest, stats
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 
@@ -53,7 +53,7 @@ def test_a_server_s_stream_is_counted(spark: SparkSession, url: str) -> None:
     report = stats(
         spark,
         Input("penstock", {"servers": url, "stream": "ORDERS", "minPartitions": "3"}),
-        wish=Wish(depth=2, header_names=True),
+        request=StatsRequest(depth=2, header_names=True),
     )
 
     found = {each.subject: [each.messages, each.bytes, each.last_seq] for each in report.groups}
@@ -81,7 +81,9 @@ def test_a_directory_is_counted_by_its_indexes(spark: SparkSession, tmp_path: Pa
     rows = make_store(path)
     source = Input("penstock-blocks", {"path": str(path), "maxBytesPerPartition": "40000"})
 
-    report = stats(spark, source, wish=Wish(rows=3, order=Order.BYTES), output=str(output))
+    report = stats(
+        spark, source, request=StatsRequest(rows=3, order=Order.BYTES), output=str(output)
+    )
 
     whole = {row["subject"]: row for row in spark.read.parquet(str(output)).collect()}
     assert {name: row["messages"] for name, row in whole.items()} == {
@@ -105,11 +107,11 @@ def test_many_groups_are_ordered_by_spark_as_few_are_by_the_driver(
 ) -> None:
     make_store(tmp_path, subjects=300)
     source = Input("penstock-blocks", {"path": str(tmp_path)})
-    wish = Wish(rows=40, order=Order.BYTES)
+    request = StatsRequest(rows=40, order=Order.BYTES)
 
-    by_driver = stats(spark, source, wish=wish)
+    by_driver = stats(spark, source, request=request)
     monkeypatch.setattr(job, "GROUPS_IN_DRIVER_MAX", 296)
-    by_spark = stats(spark, source, wish=wish)
+    by_spark = stats(spark, source, request=request)
 
     assert by_driver == by_spark
     assert by_driver.counts["groups"] == 297
@@ -124,7 +126,7 @@ def test_only_what_is_wanted_is_counted(spark: SparkSession, tmp_path: Path) -> 
         "endingOffsets": "2000",
     }
 
-    report = stats(spark, Input("penstock-blocks", options), wish=Wish(by_hour=True))
+    report = stats(spark, Input("penstock-blocks", options), request=StatsRequest(by_hour=True))
     planned = stats(spark, Input("penstock-blocks", options), dry_run=True)
 
     wanted = [each for each in rows if each[0] in (b"orders.3", b"orders.4")]
@@ -148,8 +150,8 @@ def test_a_million_subjects_are_counted_in_bounded_pieces(
     source = Input("penstock-blocks", {"path": str(tmp_path)})
     (part,) = source.parts()
 
-    pieces = [len(batch) for batch in job.count_part(job.StatsPart(part, Wish()))]
-    report = stats(spark, source, wish=Wish(rows=5), output=str(tmp_path / "stats"))
+    pieces = [len(batch) for batch in job.count_part(StatsRequest(), part)]
+    report = stats(spark, source, request=StatsRequest(rows=5), output=str(tmp_path / "stats"))
 
     assert sum(pieces) == count
     assert max(pieces) < TALLY_CELLS_MAX * 1.5

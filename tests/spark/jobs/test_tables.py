@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from deltalake import DeltaTable
 from penstock.errors import UsageError
 from penstock.spark.archives.manifest import Manifest
 from penstock.spark.jobs.archive import TableFormat, bring_tables
-from penstock.spark.jobs.tables_delta import commit_delta
-from penstock.spark.jobs.tables_iceberg import commit_iceberg, open_table
+from penstock.spark.jobs.delta_table import commit_delta
+from penstock.spark.jobs.iceberg_table import commit_iceberg, open_table
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from tests.support.archives import Row, add, archive_here, directory, make_store, stored
@@ -109,8 +110,8 @@ def test_a_table_that_is_not_there_is_told(store: Path, target: Path) -> None:
 @pytest.mark.parametrize(
     ("library", "module", "table"),
     [
-        ("deltalake", "tables_delta", TableFormat.DELTA),
-        ("pyiceberg.catalog", "tables_iceberg", TableFormat.ICEBERG),
+        ("deltalake", "delta_table", TableFormat.DELTA),
+        ("pyiceberg.catalog", "iceberg_table", TableFormat.ICEBERG),
     ],
 )
 def test_a_library_that_is_missing_is_told_with_what_to_install(
@@ -141,3 +142,16 @@ def test_an_archive_elsewhere_needs_a_catalog_of_its_own(monkeypatch: pytest.Mon
 
     with pytest.raises(UsageError, match="catalog"):
         commit_iceberg("s3://bucket/archive?region=nowhere", Manifest("S", "", {}, 1, 1, number=1))
+
+
+@pytest.mark.parametrize(
+    ("module", "library"), [("delta_table", "pyiceberg"), ("iceberg_table", "deltalake")]
+)
+def test_one_kind_of_table_does_not_need_the_library_of_the_other(
+    monkeypatch: pytest.MonkeyPatch, module: str, library: str
+) -> None:
+    name = f"penstock.spark.jobs.{module}"
+    monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+
+    assert importlib.import_module(name).__name__ == name

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from penstock.client.jetstream import JetStream
 from penstock.spark.archives.folder import ArchiveFolder
 from penstock.spark.archives.manifest import find_manifest
-from penstock.spark.jobs.tail import Tail
-from penstock.spark.positions import DataLoss
+from penstock.spark.jobs.archive import Tail
+from penstock.spark.position import DataLoss
 from penstock.testing.servers import PENSTOCK, server_process
 from tests.support.archives import (
     archive_here,
@@ -30,14 +30,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Give the address of our server: for the others, `archive` is tried with each."""
+    """Yield the address of our server: for the others, `archive` is tried with each."""
     with server_process(PENSTOCK, store_dir=tmp_path_factory.mktemp("streams")) as server:
         yield server.url
 
 
 @pytest.fixture
 def streams(url: str) -> Iterator[JetStream]:
-    """Give a server with the stream ORDERS of 50 messages."""
+    """Yield a server with the stream ORDERS of 50 messages."""
     found = connect(url)
     found.call("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
     publish(found, "orders", 50)

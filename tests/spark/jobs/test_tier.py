@@ -1,4 +1,4 @@
-"""The job `tier`: what is purged stands in the archive, proved; what is not proved stays."""
+"""The job `tier`: only messages in checked files of the archive are purged."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
 from penstock.spark.jobs.inputs import Input
 from penstock.spark.jobs.tier import Keep, find_cut, tier
-from penstock.spark.streams.direct import unix_ns
 from penstock.spark.streams.facts import stream_facts
+from penstock.spark.streams.read import unix_ns
 from tests.support.archives import (
     archive_here,
     archived_sequences,
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture
 def streams(url: str) -> Iterator[JetStream]:
-    """Give a server with the stream ORDERS: 100 messages, of which two were deleted."""
+    """Yield a server with the stream ORDERS: 100 messages, of which two were deleted."""
     found = connect(url)
     found.call("STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
     publish(found, "orders", 100)

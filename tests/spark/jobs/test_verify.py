@@ -1,4 +1,4 @@
-"""The job `verify`: what is wrong in a directory is found, with its place, and nothing else is."""
+"""The job `verify`: it finds what is wrong in a directory, with its place, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from penstock.errors import UsageError, WrongKey
 from penstock.format.envelope import Cipher, StoreKey
 from penstock.format.layout import block_name, index_name
 from penstock.format.reader import StreamReader
-from penstock.spark.blocks.scan import Place
+from penstock.spark.blocks.scan import StreamDirectory
 from penstock.spark.blocks.settings import read_settings
 from penstock.spark.jobs import verify as job
 from penstock.spark.jobs.verify import (
     Verified,
     check_is_stream,
-    parts_of,
+    tasks_of,
     verify,
     verify_layout,
     verify_part,
@@ -44,8 +44,8 @@ def make_store(path: Path, **config: object) -> None:
 
 
 def verified(path: Path) -> list[Verified]:
-    place = read_settings({"path": str(path), "stream": "ORDERS"}).place
-    return [verify_layout(place), *(verify_part(part) for part in parts_of(place))]
+    directory = read_settings({"path": str(path), "stream": "ORDERS"}).directory
+    return [verify_layout(directory), *(verify_part(task) for task in tasks_of(directory))]
 
 
 def kinds(found: list[Verified]) -> list[str]:
@@ -137,24 +137,24 @@ def test_a_damaged_checkpoint_is_found(store: Path) -> None:
 
 
 def test_a_folder_without_a_stream_is_refused(tmp_path: Path, store: Path) -> None:
-    def place(path: Path) -> Place:
-        return read_settings({"path": str(path)}).place
+    def directory(path: Path) -> StreamDirectory:
+        return read_settings({"path": str(path)}).directory
 
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "messages.jsonl").write_text("")
     with FileStore.open(str(tmp_path / "empty")):
         pass
 
-    check_is_stream(place(store))
-    check_is_stream(place(tmp_path / "empty"))
+    check_is_stream(directory(store))
+    check_is_stream(directory(tmp_path / "empty"))
     with pytest.raises(UsageError, match="no stream here"):
-        check_is_stream(place(tmp_path))
+        check_is_stream(directory(tmp_path))
     with pytest.raises(UsageError, match="migrate it"):
-        check_is_stream(place(tmp_path / "old"))
+        check_is_stream(directory(tmp_path / "old"))
 
 
 def test_every_block_belongs_to_one_part(store: Path) -> None:
-    parts = parts_of(read_settings({"path": str(store)}).place)
+    parts = tasks_of(read_settings({"path": str(store)}).directory)
 
     bounds = [(part.first_block, part.last_block) for part in parts]
     assert bounds[0][0] == 0
@@ -170,6 +170,7 @@ def test_what_is_too_much_to_tell_is_counted() -> None:
     assert (len(found.findings), found.findings_left_out) == (1000, 5)
 
 
+@pytest.mark.promise
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_job_reads_several_directories_in_tasks(spark: SparkSession, tmp_path: Path) -> None:

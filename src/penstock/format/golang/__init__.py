@@ -6,6 +6,7 @@
         obs/<CONSUMER>/   meta.inf  meta.sum  o.dat  [meta.key]
 
 `directory` is the way in: `find_go_streams`, `is_go_stream_directory` and `GoStreamReader`. Below
-it stand `recovery` (which messages a folder of blocks holds), `retention`, `index_db`, `blocks`,
-`metadata`, `consumer_state`, `keys` and `cursor`, and the compiled `records`, `highway` and `s2`.
+it are `recovery` (block files, and which of their messages are live), `state` (`index.db`),
+`metadata` (configurations and consumers), `keys`, `archive`, and the compiled `records`, `highway`
+and `s2`.
 """

@@ -5,11 +5,11 @@
               | payload size uvarint | name | headers | payload
 
 The first entry is `state.json`; `consumers/<name>` follow, then the messages with their subjects as
-names, in rising sequence. An entry in which everything is zero ends it, so that one that was cut
-off is known. On its way an archive is packed as an S2 stream, which `S2Unpacker` takes apart.
+names, in rising sequence. An entry of zeros ends the archive, so that a truncated one is
+noticed. On its way an archive is packed as an S2 stream, which `S2Unpacker` takes apart.
 
-What always holds: the bytes may be cut anywhere; nothing is kept for a size that is beyond its
-bound; what is no archive raises FormatError.
+Invariant: the bytes may arrive in any pieces; no memory is taken for a size above its bound; bytes
+that are no archive raise FormatError.
 
 Pure; one thread at a time.
 """
@@ -36,7 +36,7 @@ CONSUMERS_PREFIX: Final = b"consumers/"
 
 _IDENTIFIER: Final = b"\xff\x06\x00\x00S2sTwO"
 _CHUNK_HEAD_BYTES: Final = 4
-_UVARINT_BYTES_MAX: Final = 10
+_UVARINT_BYTES_MAX: Final = 10  # of the format
 _FIELDS: Final = 5
 
 
@@ -77,7 +77,7 @@ class ArchiveParser:
         self._is_begun = False
 
     def feed(self, data: bytes) -> Iterator[ArchiveEntry]:
-        """Give the entries that are whole with these bytes, but the end."""
+        """Return the entries that these bytes complete, without the end."""
         self._data += data
         if not self._is_begun:
             if len(self._data) < len(MAGIC):
@@ -151,7 +151,7 @@ class S2Unpacker:
         self._is_begun = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Give the plain bytes of each chunk that is whole with these."""
+        """Return the plain bytes of each chunk that these bytes complete."""
         self._data += data
         if not self._is_begun and len(self._data) >= len(_IDENTIFIER):
             if not self._data.startswith(_IDENTIFIER):
@@ -170,5 +170,5 @@ class S2Unpacker:
 
     @property
     def is_between_chunks(self) -> bool:
-        """Tell whether nothing is missing of what has begun."""
+        """Return True if everything that was begun is complete."""
         return not self._data

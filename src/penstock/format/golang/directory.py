@@ -1,9 +1,8 @@
 """Store directories of Go's nats-server: find the streams, open one, read its messages.
 
-What always holds: nothing is ever written; every message given out passed its checksum; damage
-costs what it touches and is reported with its place and the sequences it may have cost. A stream
-that a running server writes to can be read, but what is read is then a moment's view: stop the
-server to compare numbers.
+Invariant: nothing is ever written; every message returned passed its checksum; damage costs only
+what it touches and is reported with its offset and the sequences it may have cost. A stream that a
+running server writes to can be read, but as a snapshot: stop the server to compare numbers.
 
 Called by the command line's import and inspection and by Spark's reader; one reader belongs to one
 thread.
@@ -19,11 +18,10 @@ import msgspec
 from penstock.errors import FormatError
 from penstock.format.columns import ColumnBatch, ColumnBuilder
 from penstock.format.files import LocalFolder, ReadableFolder
-from penstock.format.golang.blocks import BlockFolder
 from penstock.format.golang.keys import ServerKey
 from penstock.format.golang.metadata import GoConsumer, load_consumers, load_metadata
 from penstock.format.golang.records import DamagedBytes
-from penstock.format.golang.recovery import recover
+from penstock.format.golang.recovery import BlockFolder, recover
 from penstock.format.golang.state import (
     BlockPlan,
     ReadReport,
@@ -54,7 +52,7 @@ def _names_in(path: str, open_folder: FolderOpener) -> list[str]:
 
 
 def is_go_stream_directory(path: str, *, open_folder: FolderOpener = LocalFolder) -> bool:
-    """Tell whether a folder is laid out as Go's server lays out a stream."""
+    """Return True if a folder is laid out as Go's server lays out a stream."""
     return {"meta.inf", "msgs"} <= set(_names_in(path, open_folder))
 
 

@@ -3,9 +3,9 @@
 from typing_extensions import Buffer
 
 def highway_hash(data: Buffer, key: bytes) -> bytes:
-    """Give the 8 bytes of the digest as they stand on disk."""
+    """Return the 8 bytes of the digest as they stand on disk."""
     ...
 
 def named_key(name: str) -> bytes:
-    """Give the key of the file or block of that name: its SHA-256."""
+    """Return the key of the file or block of that name: its SHA-256."""
     ...

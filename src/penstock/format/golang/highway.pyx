@@ -151,7 +151,7 @@ cdef uint64_t highway_finish(Highway* state) noexcept nogil:
 
 
 def highway_hash(const uint8_t[::1] data, bytes key):
-    """Give the 8 bytes of the digest as they stand on disk."""
+    """Return the 8 bytes of the digest as they stand on disk."""
     cdef Highway state
     cdef uint64_t digest
     if len(key) != 32:
@@ -164,5 +164,5 @@ def highway_hash(const uint8_t[::1] data, bytes key):
 
 
 def named_key(str name):
-    """Give the key of the file or block of that name: its SHA-256."""
+    """Return the key of the file or block of that name: its SHA-256."""
     return hashlib.sha256(name.encode()).digest()

@@ -7,9 +7,9 @@
 
 The context is the stream's name, `stream:block number` or `stream.consumer`. The ciphers are
 XChaCha20-Poly1305 (24-byte nonce) and AES-256-GCM with a 16-byte nonce; blocks use the bare stream
-(XChaCha20, AES-CTR). A key file's length tells its cipher.
+(XChaCha20, AES-CTR). A key file's length shows its cipher.
 
-Pure: no files. Called by metadata.py and blocks.py.
+Pure: no files. Called by `metadata` and `recovery`; any thread.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _quarter_round(words: list[int], a: int, b: int, c: int, d: int) -> None:
 
 
 def _open_sealed(cipher: GoCipher, key: bytes, sealed: bytes) -> bytes | None:
-    """Give the plain bytes of `nonce | sealed`, or None if they do not authenticate."""
+    """Return the plain bytes of `nonce | sealed`, or None if they do not authenticate."""
     nonce_bytes = _NONCE_BYTES[cipher]
     nonce, body = sealed[:nonce_bytes], sealed[nonce_bytes:]
     if len(body) < _TAG_BYTES:
@@ -121,7 +121,7 @@ class ServerKey:
         self._account = account.encode()
 
     def open_key_file(self, context: str, key_file: bytes) -> AssetKey | None:
-        """Give the key in a key file, or None if this server key does not open it."""
+        """Return the key in a key file, or None if this server key does not open it."""
         cipher = _CIPHER_BY_KEY_FILE_BYTES.get(len(key_file))
         if cipher is None:
             return None

@@ -34,11 +34,11 @@ class GoBlock:
     def __init__(self, plain: Buffer, key: bytes) -> None: ...
     @property
     def first_seq(self) -> int:
-        """Give the lowest sequence of a message in the block, or 0."""
+        """Return the lowest sequence of a message in the block, or 0."""
         ...
     @property
     def last_seq(self) -> int:
-        """Give the highest sequence of a message in the block, or 0."""
+        """Return the highest sequence of a message in the block, or 0."""
         ...
     def fill(
         self,

@@ -10,7 +10,7 @@
 Little-endian. `length` counts the whole record. `hash` is HighwayHash-64 of bytes 4 to 19, subject,
 headers and payload. Lengths must add up, and subjects and headers look like what they are.
 
-What always holds: no read passes the bytes given, whatever they are; a record is taken only if its
+Invariant: no read passes the bytes given, whatever they are; a record is taken only if its
 hash is right; kept sequences rise. Damage costs the records it touches and no others: the walk goes
 on at the next place where a whole record stands, and the bytes between are reported.
 
@@ -168,12 +168,12 @@ cdef class GoBlock:
 
     @property
     def first_seq(self):
-        """Give the lowest sequence of a message in the block, or 0."""
+        """Return the lowest sequence of a message in the block, or 0."""
         return self.rows[0].seq if self.row_count else 0
 
     @property
     def last_seq(self):
-        """Give the highest sequence of a message in the block, or 0."""
+        """Return the highest sequence of a message in the block, or 0."""
         return self.rows[self.row_count - 1].seq if self.row_count else 0
 
     cdef int _walk(self) except -1:
@@ -300,8 +300,8 @@ cdef class GoBlock:
         # Where the walk goes on after the damage at `damaged_at`: a whole record, or the end.
         #
         # If the damaged record's own length leads to a whole record, its length is good and what
-        # looks like a record within is payload, which anybody may have written; unless a chain of
-        # records ends exactly there, which payload cannot, as a hash follows it.
+        # looks like a record within is payload, which any client may have written; unless a chain
+        # of records ends exactly there, which payload cannot, as a hash follows it.
         cdef size_t budget = self.size * READ_RATIO_MAX
         cdef size_t claimed_end = 0
         cdef size_t at = damaged_at + 1

@@ -3,13 +3,13 @@
 from typing_extensions import Buffer
 
 def decode_s2_stream(data: Buffer, limit: int) -> bytes:
-    """Give the plain bytes of a stream; FormatError if it is damaged or holds more than `limit`."""
+    """Return the plain bytes of a stream; raises FormatError if damaged or above `limit` bytes."""
     ...
 
 def salvage_s2_stream(data: Buffer, size: int) -> tuple[bytes, list[tuple[int, int]]]:
-    """Give exactly `size` plain bytes and the list of (place, length) that could not be read."""
+    """Return exactly `size` plain bytes and the list of (place, length) that could not be read."""
     ...
 
 def encode_s2_stream(data: Buffer) -> bytes:
-    """Give a stream that any S2 reader takes; its blocks are plain Snappy, which is a subset."""
+    """Return a stream that any S2 reader takes; its blocks are plain Snappy, which is a subset."""
     ...

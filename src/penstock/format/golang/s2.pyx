@@ -7,7 +7,7 @@
              xxxxxx00  literal         ooolll01  copy, 11-bit offset (S2: offset 0 repeats the last)
              llllll10  copy, u16       llllll11  copy, u32 offset
 
-What always holds: no read passes the input, no write passes the room that the caller's limit gave,
+Invariant: no read passes the input, no write passes the room that the caller's limit gave,
 and whatever the bytes are, the answer is the plain bytes or FormatError. Nothing is allocated for a
 length before it was found plausible.
 
@@ -266,7 +266,7 @@ cdef _Decoding _decoding(const uint8_t[::1] data, size_t limit):
 
 
 def decode_s2_stream(const uint8_t[::1] data, size_t limit):
-    """Give the plain bytes of a stream; FormatError if it is damaged or holds more than `limit`."""
+    """Return the plain bytes of a stream; raises FormatError if damaged or above `limit` bytes."""
     cdef _Decoding decoding = _decoding(data, limit)
     while decoding.at < decoding.size:
         decoding.take_chunk()
@@ -274,7 +274,7 @@ def decode_s2_stream(const uint8_t[::1] data, size_t limit):
 
 
 def salvage_s2_stream(const uint8_t[::1] data, size_t size):
-    """Give exactly `size` plain bytes and the list of (place, length) that could not be read.
+    """Return exactly `size` plain bytes and the list of (place, length) that could not be read.
 
     A chunk that fails its checksum becomes zeros of its own length; when the chunks themselves can
     no longer be told apart, all that follows does.
@@ -294,7 +294,7 @@ def salvage_s2_stream(const uint8_t[::1] data, size_t size):
 
 
 def encode_s2_stream(const uint8_t[::1] data):
-    """Give a stream that any S2 reader takes; its blocks are plain Snappy, which is a subset."""
+    """Return a stream that any S2 reader takes; its blocks are plain Snappy, which is a subset."""
     parts = [_S2_IDENTIFIER]
     for start in range(0, data.shape[0], _ENCODED_CHUNK_BYTES):
         plain = data[start:start + _ENCODED_CHUNK_BYTES]

@@ -1,10 +1,10 @@
-"""How the columns of an archive's files are laid down: encodings, codecs, statistics, checksums.
+"""How the columns of an archive's files are written: encodings, codecs, statistics, checksums.
 
-Payloads are most of a file. Where they shrink they are compressed with zstd; where they do not
-(random, encrypted, compressed before) that would be a third of a task's time for nothing, and they
-are written with snappy, which gives up at once and still shrinks what may follow.
+Payloads are most of a file. If they shrink, they are compressed with zstd. If they do not (random,
+encrypted, compressed before), zstd would take a third of a task's time for nothing: they are
+written with snappy, which gives up at once and still shrinks later payloads that do compress.
 
-What always holds: it follows from a file's first group of rows alone, so that the same messages
+Invariant: the choice follows from a file's first group of rows alone, so that the same messages
 make the same bytes. Pure; loaded by executors.
 """
 
@@ -16,22 +16,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _NUMBERS = ("sequence", "timestamp", "time_ns")
-"""Small once only their differences are kept: there is nothing left to compress."""
+"""Stored as differences, they are small: there is nothing left to compress."""
 
 _ZSTD_LEVEL = 1
-"""The next levels take half as long again, for a few per cent."""
+"""The next levels take half as long again and save a few per cent."""
 
 _SAMPLES = 8
 _SAMPLE_ROWS = 64
 _SAMPLE_BYTES = 1024
-"""Of each payload: together some hundred KiB, a few tenths of a millisecond of a task's second."""
+"""Of each payload. All samples are some hundred KiB and take less than a millisecond."""
 
 _WORTHWHILE = 0.9
-"""What zstd must bring payloads down to."""
+"""The part of their size that zstd must bring payloads down to."""
 
 
 def writer_options(first: pa.Table) -> dict[str, Any]:
-    """Give what Parquet's writer is told, by the first rows of a file."""
+    """Return the options of Parquet's writer, chosen by the first rows of a file."""
     codecs = {
         **dict.fromkeys((*_NUMBERS, "subject_raw"), "none"),
         **dict.fromkeys(("subject", "headers"), "zstd"),
@@ -50,13 +50,13 @@ def writer_options(first: pa.Table) -> dict[str, Any]:
 
 
 def shrinks(payloads: pa.ChunkedArray) -> bool:
-    """Tell whether compressing payloads is worthwhile, by some of them from all over the column."""
+    """Return True if compressing payloads is worthwhile, by samples from all over the column."""
     step = max(len(payloads) // _SAMPLES, 1)
     taken = [
         payload
         for start in range(0, len(payloads), step)
         for payload in pc.binary_slice(
-            # No row twice: what stands there twice always shrinks.
+            # No row twice: repeated samples always shrink.
             payloads.slice(start, min(step, _SAMPLE_ROWS)),
             0,
             _SAMPLE_BYTES,

@@ -3,12 +3,12 @@
     data/<first>-<last>.parquet     messages
     manifests/<number>.json         which of them count
 
-A file is written beside its place and moved there when it is whole; where a move is a copy (object
-stores), it is written in place instead, because there nothing is seen of a file before it is
-closed. On the local disk a manifest is put only where none is; other file systems cannot be asked
-for that through pyarrow, so there one job at a time may write to an archive.
+A file is written beside its place and moved there when it is whole. If a move is a copy (object
+stores), it is written in place instead, because there a file is not visible before it is closed. On
+the local disk a manifest is written only if there is none of its number; other file systems offer
+no such operation through pyarrow, so there only one job at a time may write to an archive.
 
-A place means the same in the driver and in tasks. One thread at a time.
+A path means the same in the driver and in tasks. One thread at a time.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ from penstock.format.hashing import xxh64
 TEMPORARY_SUFFIX = ".unfinished"
 
 HASHED_BYTES = 1024 * 1024
-"""A file's hash is a chain over pieces of this size, so that a long file needs no memory."""
+"""A file's hash is a chain over pieces of this size, so that a long file needs little memory."""
 
 BEGUN_BYTES = 8 * 1024 * 1024
-"""So much of a file is new before the kernel is told to write it: enough for a disk at a time."""
+"""The kernel is asked to write a file whenever it has grown by this: enough for a disk at a
+time."""
 
 
 class AlreadyThere(UsageError):
-    """Another job has written what was to be written."""
+    """Another job has written this file already."""
 
 
 class HashingFile:
-    """A file being written, hashed on its way; what Parquet's writer takes for a file."""
+    """A file that is being written and hashed; it has the methods that Parquet's writer calls."""
 
     def __init__(self, inner: pa.NativeFile, grown: Callable[[int], None] | None = None) -> None:
-        """Begin a file; `grown` is told its length whenever there is more of it."""
+        """Begin a file; `grown` is called with its length after each write."""
         self._inner = inner
         self._grown = grown
         self._waiting = bytearray()
@@ -51,7 +52,7 @@ class HashingFile:
         self.closed = False
 
     def write(self, data: Any) -> int:
-        """Write, and hash what pieces are whole."""
+        """Write data, and hash the pieces that are complete."""
         view = memoryview(data).cast("B")
         self._inner.write(view)
         self._position += len(view)
@@ -71,11 +72,11 @@ class HashingFile:
         return len(view)
 
     def tell(self) -> int:
-        """Give how much was written."""
+        """Return how much was written."""
         return self._position
 
     def flush(self) -> None:
-        """Do nothing: the file itself is closed by whoever opened it."""
+        """Do nothing: `ArchiveFolder.write` closes the file itself."""
 
     def close(self) -> None:
         """Hash the last piece, which may be shorter."""
@@ -85,15 +86,15 @@ class HashingFile:
                 self.hash = xxh64(self._waiting, self.hash)
 
     def readable(self) -> bool:
-        """It cannot be read."""
+        """Return False."""
         return False
 
     def writable(self) -> bool:
-        """It can be written."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It only grows."""
+        """Return False."""
         return False
 
 
@@ -101,7 +102,7 @@ class ArchiveFolder:
     """One archive's files; see the module."""
 
     def __init__(self, place: str) -> None:
-        """Find the file system of a path or URI; raises UsageError."""
+        """Find the file system of a path or URI; raise UsageError."""
         self.place = place.rstrip("/") or "/"
         if "://" in place:
             try:
@@ -114,11 +115,11 @@ class ArchiveFolder:
         self._moves = self._is_local or isinstance(self.files, fs.HadoopFileSystem)
 
     def full(self, name: str) -> str:
-        """Give where a file is, as the file system names it."""
+        """Return a file's path in its file system."""
         return f"{self.path}/{name}"
 
     def names(self, folder: str) -> list[str]:
-        """Give the sorted names in a folder below; none where it is not there."""
+        """Return the sorted names in a folder below; none if it does not exist."""
         try:
             found = self.files.get_file_info(fs.FileSelector(self.full(folder)))
         except FileNotFoundError:
@@ -128,16 +129,16 @@ class ArchiveFolder:
         return sorted(each.base_name for each in found)
 
     def size(self, name: str) -> int:
-        """Give a file's length; -1 where there is none."""
+        """Return a file's length; -1 if there is none."""
         info = self.files.get_file_info(self.full(name))
         return info.size if info.type is fs.FileType.File else -1
 
     def open(self, name: str) -> pa.NativeFile:
-        """Open a file for reading; raises FileNotFoundError."""
+        """Return a file open for reading; raise FileNotFoundError."""
         return self.files.open_input_file(self.full(name))
 
     def read(self, name: str, bytes_max: int) -> bytes:
-        """Give a file's contents; raises UsageError for more than `bytes_max`."""
+        """Return a file's contents; raise UsageError for more than `bytes_max`."""
         with self.open(name) as file:
             if file.size() > bytes_max:
                 raise UsageError(f"{self.full(name)}: {file.size()} bytes, too many")
@@ -145,7 +146,7 @@ class ArchiveFolder:
             return data
 
     def hash_of(self, name: str) -> int:
-        """Give a file's hash, as `write` gave it."""
+        """Return a file's hash, as `write` returned it."""
         found = 0
         with self.open(name) as file:
             while piece := file.read(HASHED_BYTES):
@@ -153,7 +154,7 @@ class ArchiveFolder:
         return found
 
     def write(self, name: str, fill: Callable[[HashingFile], object]) -> int:
-        """Write a file whole, in place of what is there; give its hash."""
+        """Write a whole file, over one of that name; return its hash."""
         with self._written(name, fill) as (target, found):
             if target != self.full(name):
                 self.files.move(target, self.full(name))
@@ -161,7 +162,7 @@ class ArchiveFolder:
         return found
 
     def put_if_absent(self, name: str, data: bytes) -> None:
-        """Write a file that must not be there; raises AlreadyThere."""
+        """Write a file that must not exist yet; raise AlreadyThere if it does."""
         if self.size(name) >= 0:
             raise AlreadyThere(f"{self.full(name)} is there already")
         if not self._is_local:
@@ -179,7 +180,7 @@ class ArchiveFolder:
     def _written(
         self, name: str, fill: Callable[[HashingFile], object]
     ) -> Iterator[tuple[str, int]]:
-        # Two attempts at one task may write at a time: each has a file of its own.
+        # Two attempts at a task may write at a time: each has a file of its own.
         target = self.full(name)
         if self._moves:
             target = f"{target}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
@@ -192,7 +193,7 @@ class ArchiveFolder:
                 file.close()
             yield target, file.hash
         except BaseException:
-            # Closing it has made an object store keep what there was of it.
+            # Closing it made an object store keep the unfinished file.
             with contextlib.suppress(OSError):
                 self.files.delete_file(target)
             raise
@@ -201,7 +202,7 @@ class ArchiveFolder:
         is_new = self._is_local and not os.path.isdir(path)
         self.files.create_dir(path, recursive=True)
         if is_new:
-            # So that a power cut does not take the folders of files that were synced.
+            # A power cut must not lose the folders of files that were synced.
             for above in (self.path, os.path.dirname(self.path)):
                 _sync(above)
 
@@ -210,17 +211,17 @@ class ArchiveFolder:
             _sync(os.path.dirname(self.full(name)))
 
     def remove(self, name: str) -> None:
-        """Remove a file that may be gone already."""
+        """Remove a file if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self.files.delete_file(self.full(name))
 
 
 @contextlib.contextmanager
 def _synced(path: str) -> Iterator[Callable[[int], None]]:
-    """Have a local file on the disk in the end; give what is to be told how long it is by now.
+    """Sync a local file at the end; yield a function to call with its length as it grows.
 
-    The kernel begins to write while the file still grows: else the disk would wait until it is
-    closed, and whoever writes it until it is synced.
+    The kernel then begins to write while the file still grows. Otherwise the disk would idle until
+    the file is closed, and the task would wait until it is synced.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
     begun = 0
@@ -228,7 +229,7 @@ def _synced(path: str) -> Iterator[Callable[[int], None]]:
     def grown(size: int) -> None:
         nonlocal begun
         if size - begun >= BEGUN_BYTES:
-            # Pages are dropped only once they are written, so that these new ones stay.
+            # Only written pages are dropped, so these new ones are written and stay.
             os.posix_fadvise(descriptor, begun, size - begun, os.POSIX_FADV_DONTNEED)
             begun = size
 

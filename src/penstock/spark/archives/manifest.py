@@ -4,12 +4,12 @@
 
 A manifest names the files that it adds, with the sequences that each answers for; every
 `WHOLE_EVERY`th names them all, so that few documents are read however many there are. The checksum
-is the XXH64 of the inner document's bytes. Nothing in it tells when, where or by whom it was
+is the XXH64 of the inner document's bytes. Nothing in it depends on when, where or by whom it was
 written: the same messages make the same bytes.
 
-What always holds: a manifest names only files that are whole and were hashed; its number is taken
-by one writer; files answer for rising sequences, and none for a sequence twice. Where sequences
-between two files have none, they were gone before anybody archived them.
+Invariant: a manifest names only files that are whole and were hashed. Its number is taken by one
+writer. Files answer for rising sequences, and no two for the same. Sequences between two files were
+removed from the stream before they could be archived.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DIGITS = 20
 
 
 class FileEntry(msgspec.Struct, frozen=True):
-    """One file: the sequences that it answers for, and what is in it."""
+    """One file: the sequences that it answers for, and its contents."""
 
     name: str
     first: int
@@ -48,41 +48,36 @@ class FileEntry(msgspec.Struct, frozen=True):
     file_bytes: int
     file_hash: str
 
-    @property
-    def count(self) -> int:
-        """How many messages there are, as plans weigh them."""
-        return self.messages
-
 
 class Manifest(msgspec.Struct, frozen=True):
     """An archive as one of its manifests leaves it."""
 
     stream: str
     created: str
-    """Which stream it is, of all that had its name: when it was made, as its server says."""
+    """When the stream was created: it tells the stream from others of its name."""
 
     config: dict[str, Any]
     first: int
     """The first sequence that the archive answers for."""
 
     end: int
-    """The first that it does not answer for any more: where the next run goes on."""
+    """The first sequence that it does not answer for any more: the next run goes on there."""
 
     files: tuple[FileEntry, ...] = ()
     number: int = 0
 
     @property
     def messages(self) -> int:
-        """How many messages there are."""
+        """How many messages the archive holds."""
         return sum(each.messages for each in self.files)
 
     @property
     def bytes(self) -> int:
-        """How many bytes of headers and payloads there are."""
+        """How many bytes of headers and payloads the archive holds."""
         return sum(each.bytes for each in self.files)
 
     def holes(self) -> list[tuple[int, int]]:
-        """Give the sequences, first and last, that no file answers for."""
+        """Return the ranges of sequences, first and last, that no file answers for."""
         found = []
         at = self.first
         for each in self.files:
@@ -92,7 +87,7 @@ class Manifest(msgspec.Struct, frozen=True):
         return found
 
     def between(self, first: int, last: int) -> list[FileEntry]:
-        """Give the files that answer for a sequence of these."""
+        """Return the files that answer for a sequence of this range."""
         return [each for each in self.files if each.first <= last and each.last >= first]
 
 
@@ -115,17 +110,17 @@ class _Envelope(msgspec.Struct):
 
 
 def hex_of(found: int) -> str:
-    """Give a hash as manifests write it."""
+    """Return a hash as manifests write it."""
     return f"{found:016x}"
 
 
 def manifest_name(number: int) -> str:
-    """Give the name of a manifest."""
+    """Return the name of a manifest."""
     return f"{MANIFESTS}/{number:0{_DIGITS}d}.json"
 
 
 def find_manifest(folder: ArchiveFolder) -> Manifest | None:
-    """Give an archive as it is now; None where there is none. Raises CorruptStore."""
+    """Return an archive as it is now, or None if there is none; raise CorruptStore."""
     numbers = sorted(
         int(name.removesuffix(".json"))
         for name in folder.names(MANIFESTS)
@@ -157,7 +152,7 @@ def find_manifest(folder: ArchiveFolder) -> Manifest | None:
 
 
 def load_manifest(folder: ArchiveFolder) -> Manifest:
-    """Give an archive as it is now; raises UsageError where there is none, CorruptStore."""
+    """Return an archive as it is now; raise UsageError if there is none, or CorruptStore."""
     found = find_manifest(folder)
     if found is None:
         raise UsageError(f"{folder.place}: no archive: there is no manifest in {MANIFESTS}/")
@@ -192,9 +187,9 @@ def _check_order(folder: ArchiveFolder, files: Sequence[FileEntry]) -> None:
 
 
 def commit(folder: ArchiveFolder, now: Manifest, added: Sequence[FileEntry]) -> Manifest:
-    """Write the next manifest: `now` says all but its files, which are those before it.
+    """Write the next manifest and return it: `now` with the added files.
 
-    Raises AlreadyThere where another job has written one meanwhile.
+    Raise AlreadyThere if another job has written one meanwhile.
     """
     number = now.number + 1
     files = (*now.files, *added)

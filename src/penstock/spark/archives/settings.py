@@ -1,7 +1,7 @@
-"""What the options of `penstock-archive` say, and the plan that follows from them.
+"""The options of `penstock-archive`, and the plan that follows from them.
 
-Used in the driver alone: parts carry all that tasks need. With `union` a table is the archive up to
-where it ends, and the stream itself from there on; both must be of one and the same stream.
+Used in the driver alone: the parts of a plan hold all that tasks need. With `union` a table is the
+archive up to its end, and the stream itself from there on; both must be of the same stream.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import msgspec
 from penstock.errors import UsageError
 from penstock.spark.archives.folder import ArchiveFolder
 from penstock.spark.archives.manifest import FORMAT, Manifest, load_manifest
-from penstock.spark.archives.scan import ArchivePart
-from penstock.spark.archives.union import LivePart, hole_between
-from penstock.spark.blocks.scan import Wanted
-from penstock.spark.connecting import ALIASES, Connection
-from penstock.spark.options import Options
-from penstock.spark.plan import Splitting, group_blocks
-from penstock.spark.positions import DataLoss
-from penstock.spark.reading_options import Batches, Content, Following, Range
+from penstock.spark.archives.scan import ArchiveFiles, ArchiveUnion, hole_between
+from penstock.spark.connection import ALIASES, Connection
+from penstock.spark.options import Batches, Content, Following, Options, Range
+from penstock.spark.part import MessageSelection, StreamPart
+from penstock.spark.plan import Splitting, Weighed, group_units
+from penstock.spark.position import DataLoss
 from penstock.spark.streams import settings as stream_settings
+from penstock.spark.streams.read import ServerStream
 
 _LIVE_ONLY = {
     field.encode_name.lower()
@@ -36,32 +35,32 @@ _OF_STREAMS = (
     "payloadCompression",
     "schemaStyle",
 )
-"""What is known with streams and directories, and has no meaning here: passed over in silence it
-would give other rows than were asked for."""
+"""Options of streams and directories that have no meaning here. Ignored silently, they would give
+other rows than the user asked for."""
 
 
 class Source(msgspec.Struct, frozen=True, rename="camel"):
-    """Which archive, and whether the stream goes on where it ends."""
+    """Options: which archive, and whether the stream is read behind it."""
 
     path: str = ""
     union: bool = False
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Everything that the options say."""
+    """All options of one use of the format, checked."""
 
-    place: str
-    wanted: Wanted
+    folder: str
+    selection: MessageSelection
     starts_at_end: bool
     splitting: Splitting
     content: Content
     following: Following
     live: dict[str, str] | None
-    """The options of `penstock` for what lies behind the archive; None without it."""
+    """The options of `penstock` for the stream behind the archive; None without union."""
 
 
 def read_settings(given: Mapping[str, str]) -> Settings:
-    """Read the options of the format; raises UsageError."""
+    """Return the checked options of the format; raise UsageError."""
     options = Options(FORMAT, given, ALIASES)
     source = options.group(Source)
     wanted = options.group(Range)
@@ -82,7 +81,7 @@ def read_settings(given: Mapping[str, str]) -> Settings:
         _refuse_live(given)
     return Settings(
         source.path,
-        Wanted.of(wanted, batches),
+        MessageSelection.of(wanted, batches),
         wanted.starts_at_end(),
         splitting,
         content,
@@ -104,55 +103,67 @@ def _refuse_live(given: Mapping[str, str]) -> None:
             raise UsageError(f"{FORMAT}: option {name} is for reading on in the stream: union=true")
 
 
-def plan(settings: Settings) -> list[ArchivePart | LivePart]:
-    """Divide the wanted messages among tasks; raises UsageError, CorruptStore, DataLoss."""
-    folder = ArchiveFolder(settings.place)
+def plan(settings: Settings) -> list[StreamPart]:
+    """Return the parts of the archive and of the stream behind it.
+
+    Raise UsageError, CorruptStore, or DataLoss if messages are missing between the two.
+    """
+    folder = ArchiveFolder(settings.folder)
     manifest = load_manifest(folder)
     if settings.live is None:
-        return [*_plan_files(settings, manifest)]
+        return _plan_files(settings, manifest)
     live = _live_settings(settings, settings.live, manifest.stream)
     facts = stream_settings.find_streams(live)[0]
-    # Messages go from a stream after they were archived: asked in this order, none is missed that
-    # goes just now.
+    # Messages are purged from a stream after they were archived: with the manifest loaded last,
+    # none is missed that is purged just now.
     manifest = load_manifest(folder)
     if facts.created != manifest.created:
         raise DataLoss(
             f"stream {facts.name} was made {facts.created}, and the archive is of the one that "
             f"was made {manifest.created}"
         )
-    first = max(manifest.end, settings.wanted.first_seq)
-    end = min(facts.last_seq, settings.wanted.last_seq) + 1
+    first = max(manifest.end, settings.selection.first_seq)
+    end = min(facts.last_seq, settings.selection.last_seq) + 1
     if settings.following.fail_on_data_loss:
-        _refuse_holes(manifest, settings.wanted)
+        _refuse_holes(manifest, settings.selection)
         if facts.first_seq > first and first < end:
             raise hole_between(manifest.stream, manifest.end, facts.first_seq)
-    ranges = stream_settings.ranges_of(live, facts, max(first, facts.first_seq), end)
+    behind = stream_settings.plan_stream(live, facts, max(first, facts.first_seq), end)
     return [
         *_plan_files(settings, manifest),
-        *(
-            LivePart(settings.place, each, settings.wanted, settings.following.fail_on_data_loss)
-            for each in ranges
-        ),
+        *(_with_archive(settings, each) for each in behind),
     ]
 
 
-def _plan_files(settings: Settings, manifest: Manifest) -> list[ArchivePart]:
-    first = manifest.end if settings.starts_at_end else settings.wanted.first_seq
-    wanted = msgspec.structs.replace(settings.wanted, first_seq=first)
+def _with_archive(settings: Settings, part: StreamPart) -> StreamPart:
+    assert isinstance(part.source, ServerStream), "planned by the format of servers"
+    return StreamPart(
+        ArchiveUnion(settings.folder, part.source),
+        msgspec.structs.replace(
+            part.selection, fail_on_data_loss=settings.following.fail_on_data_loss
+        ),
+    )
+
+
+def _plan_files(settings: Settings, manifest: Manifest) -> list[StreamPart]:
+    first = manifest.end if settings.starts_at_end else settings.selection.first_seq
+    selection = msgspec.structs.replace(settings.selection, first_seq=first)
     files = [
-        each
-        for each in manifest.between(wanted.first_seq, wanted.last_seq)
-        if each.messages and each.first_ns <= wanted.last_ns and each.last_ns >= wanted.first_ns
+        Weighed(each, each.bytes, each.messages)
+        for each in manifest.between(selection.first_seq, selection.last_seq)
+        if each.messages
+        and each.first_ns <= selection.last_ns
+        and each.last_ns >= selection.first_ns
     ]
     return [
-        ArchivePart(settings.place, manifest.stream, tuple(part), wanted)
-        for part in group_blocks(files, settings.splitting)
+        StreamPart(ArchiveFiles(settings.folder, manifest.stream, tuple(group)), selection)
+        for group in group_units(files, settings.splitting)
     ]
 
 
-def _refuse_holes(manifest: Manifest, wanted: Wanted) -> None:
+def _refuse_holes(manifest: Manifest, selection: MessageSelection) -> None:
     for first, last in manifest.holes():
-        if first <= wanted.last_seq and last >= wanted.first_seq:
+        if first <= selection.last_seq and last >= selection.first_seq:
             raise DataLoss(
                 f"the archive of {manifest.stream} has nothing of the sequences from {first} to "
                 f"{last}; with failOnDataLoss=false the rest is read"
@@ -164,6 +175,6 @@ def _live_settings(
 ) -> stream_settings.Settings:
     named = next((text for name, text in given.items() if name.lower() == "stream"), stream)
     if named != stream:
-        raise UsageError(f"{settings.place} is an archive of {stream}, not of {named}")
+        raise UsageError(f"{settings.folder} is an archive of {stream}, not of {named}")
     options = {name: text for name, text in given.items() if name.lower() != "stream"}
     return stream_settings.read_settings({**options, "stream": stream})

@@ -3,9 +3,8 @@
     spark.read.format("penstock-archive").load("/archive/ORDERS")
     spark.read.format("penstock-archive").option("union", "true").option("servers", url).load(…)
 
-Columns and options are those of `penstock`. A table is what the newest manifest named when it was
-planned; with `union` it goes on with what the stream held then, without a gap and without a
-message twice.
+Columns and options are those of `penstock`. A table holds what the newest manifest named when it
+was planned; with `union` also what the stream held then, without a gap and without a message twice.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from pyspark.sql.types import StructType
 
 from penstock.spark.archives.folder import ArchiveFolder
 from penstock.spark.archives.manifest import FORMAT, load_manifest
-from penstock.spark.archives.scan import ArchivePart, ArchivePartition, scan_archive
 from penstock.spark.archives.settings import Settings, plan, read_settings
-from penstock.spark.archives.union import LivePartition, read_live
+from penstock.spark.part import partitions_of, read_partition
 from penstock.spark.schema import MESSAGE_COLUMNS, Column, requested, spark_schema
 
 
@@ -32,19 +30,12 @@ class ArchiveReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        """Divide the archive among tasks, and the stream behind it."""
-        return [
-            ArchivePartition(each) if isinstance(each, ArchivePart) else LivePartition(each)
-            for each in plan(self._settings)
-        ]
+        """Return the parts of the archive, and of the stream behind it."""
+        return partitions_of(plan(self._settings))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a task's messages."""
-        # Spark makes a partition of its own where there is none.
-        if isinstance(partition, ArchivePartition):
-            yield from scan_archive(partition.part, self._columns)
-        elif isinstance(partition, LivePartition):
-            yield from read_live(partition.part, self._columns)
+        return read_partition(partition, self._columns)
 
 
 class ArchiveSource(DataSource):
@@ -52,15 +43,15 @@ class ArchiveSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the format's name."""
+        """Return the format's name."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Give the columns that the options ask for, once there is an archive."""
+        """Return the columns that the options ask for; raise UsageError if there is no archive."""
         settings = read_settings(self.options)
-        load_manifest(ArchiveFolder(settings.place))
+        load_manifest(ArchiveFolder(settings.folder))
         return spark_schema(settings.content.choose(MESSAGE_COLUMNS))
 
     def reader(self, schema: StructType) -> ArchiveReader:
-        """Give what reads the archive once."""
+        """Return a reader for one batch."""
         return ArchiveReader(read_settings(self.options), requested(schema, MESSAGE_COLUMNS))

@@ -1,29 +1,37 @@
-"""The job `archive`: a stream's messages as Parquet files, with a manifest that vouches for them.
+"""The jobs `archive` and `tail`: a stream's messages as Parquet files, named by a manifest.
 
-A task reads its stretch of the stream and writes it as one file; the driver then names all new
-files in the next manifest. A run goes on where the last manifest ended. One that was broken off
-leaves files that no manifest names: the next run keeps their stretches, and those that prove whole
-are not written again.
+A task reads its range of the stream and writes it as one file; the driver then names all new files
+in the next manifest. A run goes on where the last manifest ended. An interrupted run leaves files
+that no manifest names: the next run keeps their ranges, and does not write whole files again.
 
-What always holds: the archive answers for every message of its stretches that was there when they
-were read; a reader sees a manifest with all its files, or the one before.
+`tail` follows the stream by Structured Streaming. The query only says when there is something new;
+its rows are never read. Each of its batches runs `archive`, whose manifest says how far it came. So
+a batch that Spark runs again archives nothing twice, the query needs no checkpoint of its own, and
+`archive` may run beside it: of two that write one manifest, one does. Every batch leaves a file for
+each of its parts, so batches should be far apart, or large.
+
+Invariant: the archive answers for every message of its ranges that was there when they were read. A
+reader sees a manifest with all its files, or the one before.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import UsageError
-from penstock.spark.archives.folder import TEMPORARY_SUFFIX, ArchiveFolder
+from penstock.errors import PenstockError, UsageError
+from penstock.spark.archives.folder import TEMPORARY_SUFFIX, AlreadyThere, ArchiveFolder
 from penstock.spark.archives.manifest import FileEntry, Manifest, commit, find_manifest
-from penstock.spark.archives.rows import (
+from penstock.spark.archives.parquet import (
     DATA,
     SOURCE_COLUMNS,
     FileTask,
@@ -31,19 +39,16 @@ from penstock.spark.archives.rows import (
     group_rows_for,
     write_file,
 )
-from penstock.spark.archives.scan import ArchivePart
-from penstock.spark.blocks.scan import Stretch
-from penstock.spark.jobs.archive_origin import Origin, between, find_origin
-from penstock.spark.jobs.inputs import Input, InputPart, read_part
-from penstock.spark.jobs.report import Report
-from penstock.spark.jobs.work import Tell, run_parts
-from penstock.spark.positions import DataLoss
+from penstock.spark.jobs.inputs import BlockFormat, Input, Origin, between, find_origin
+from penstock.spark.jobs.job import OnProgress, Report, run_parts
+from penstock.spark.part import StreamPart
+from penstock.spark.position import DataLoss
 
 _FILE_NAME = re.compile(r"(\d{20})-(\d{20})\.parquet(\.[0-9a-f]+)?")
 
 
 class TableFormat(StrEnum):
-    """As what other engines can open the archive."""
+    """The format in which other engines can open the archive."""
 
     PARQUET = "parquet"
     DELTA = "delta"
@@ -51,25 +56,25 @@ class TableFormat(StrEnum):
 
 
 class ArchiveTask(msgspec.Struct, frozen=True):
-    """What one task does: a file, and where its messages come from."""
+    """What one task writes: a file, and the parts that its messages come from."""
 
     place: str
     file: FileTask
-    parts: tuple[InputPart, ...]
+    parts: tuple[StreamPart, ...]
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What a task did."""
+    """The result of a task."""
 
     entry: FileEntry
     was_there: bool
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a run is to do."""
+    """What a run has to do."""
 
     manifest: Manifest
-    """As it will be, but for the files that are still to be written."""
+    """The next manifest, without the files that are still to be written."""
 
     tasks: tuple[ArchiveTask, ...]
 
@@ -83,12 +88,12 @@ def archive(
     table: TableFormat = TableFormat.PARQUET,
     allow_holes: bool = False,
     dry_run: bool = False,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Report:
-    """Bring the archive at `target` up to the stream's end, or up to the sequence `until`.
+    """Archive a stream at `target` up to its end, or up to the sequence `until`, exclusive.
 
-    `until` itself is left to the stream. Raises DataLoss where messages went before they were
-    archived, unless holes are allowed; UsageError where the archive is of another stream.
+    Raise DataLoss if messages were removed before they were archived, unless holes are allowed.
+    Raise UsageError if the archive is of another stream.
     """
     plan = plan_archive(source, target, until=until, allow_holes=allow_holes)
     report = Report("archive", source.shown, dry_run=dry_run, parts=len(plan.tasks))
@@ -96,7 +101,7 @@ def archive(
     if dry_run:
         report.outputs = [f"{target}/{each.file.name}" for each in plan.tasks]
         return report
-    written = run_parts(spark, write_part, plan.tasks, tell)
+    written = run_parts(spark, write_part, plan.tasks, on_progress)
     manifest = conclude(target, plan, written)
     bring_tables(target, manifest, table)
     _tell_counts(report, target, manifest, written)
@@ -104,7 +109,7 @@ def archive(
 
 
 def conclude(target: str, plan: Plan, written: Sequence[Written]) -> Manifest:
-    """Name in a manifest what the tasks of a plan have written; raises AlreadyThere."""
+    """Write and return the manifest with the files of a plan's tasks; raise AlreadyThere."""
     if not written:
         return plan.manifest
     folder = ArchiveFolder(target)
@@ -128,15 +133,15 @@ def _tell_counts(
 
 
 def bring_tables(target: str, manifest: Manifest, table: TableFormat) -> None:
-    """Make a table of another engine name what the manifest names; raises UsageError."""
+    """Add the manifest's files to a Delta or Iceberg table; raise UsageError."""
     if not manifest.number:
         return
     if table is TableFormat.DELTA:
-        from penstock.spark.jobs.tables_delta import commit_delta
+        from penstock.spark.jobs.delta_table import commit_delta
 
         commit_delta(target, manifest)
     elif table is TableFormat.ICEBERG:
-        from penstock.spark.jobs.tables_iceberg import commit_iceberg
+        from penstock.spark.jobs.iceberg_table import commit_iceberg
 
         commit_iceberg(target, manifest)
 
@@ -147,7 +152,7 @@ def bring_tables(target: str, manifest: Manifest, table: TableFormat) -> None:
 def plan_archive(
     source: Input, target: str, *, until: int | None = None, allow_holes: bool = False
 ) -> Plan:
-    """Find out what is still to be archived; see `archive` for what it raises."""
+    """Return what is still to be archived; raise what `archive` raises."""
     folder = ArchiveFolder(target)
     origin = find_origin(source)
     before = find_manifest(folder)
@@ -186,8 +191,8 @@ def _begin(
 
 def _stretches(
     folder: ArchiveFolder, source: Input, begin: int, end: int
-) -> Iterator[tuple[int, int, tuple[InputPart, ...]]]:
-    """Give the first and last sequence of each file, and where its messages come from."""
+) -> Iterator[tuple[int, int, tuple[StreamPart, ...]]]:
+    """Yield the first and last sequence of each file, and the parts of its messages."""
     at = begin
     for first, last in [*_left_behind(folder, begin, end), (end, end)]:
         yield from _planned(source, at, first)
@@ -199,12 +204,12 @@ def _stretches(
 
 def _planned(
     source: Input, first: int, end: int
-) -> Iterator[tuple[int, int, tuple[InputPart, ...]]]:
+) -> Iterator[tuple[int, int, tuple[StreamPart, ...]]]:
     if first >= end:
         return
     parts = between(source, first, end).parts()
-    lasts = [_last_of(each) for each in parts[:-1]] + [end - 1]
-    # What lies between two parts has no messages: the one behind it answers for it.
+    lasts = [each.last_seq for each in parts[:-1]] + [end - 1]
+    # Sequences between two parts have no messages: the part behind them answers for them.
     firsts = [first, *(last + 1 for last in lasts)]
     if not parts:
         yield first, end - 1, ()
@@ -212,16 +217,8 @@ def _planned(
         yield start, last, (part,)
 
 
-def _last_of(part: InputPart) -> int:
-    if isinstance(part.source, Stretch):
-        return min(part.source.blocks[-1].last_seq, part.source.wanted.last_seq)
-    if isinstance(part.source, ArchivePart):
-        return part.source.files[-1].last
-    return part.source.end - 1
-
-
 def _left_behind(folder: ArchiveFolder, begin: int, end: int) -> list[tuple[int, int]]:
-    """Give the stretches of files that a run which was broken off has left."""
+    """Return the ranges of files that an interrupted run left."""
     found: list[tuple[int, int]] = []
     for name in folder.names(DATA):
         told = _FILE_NAME.fullmatch(name)
@@ -235,18 +232,15 @@ def _left_behind(folder: ArchiveFolder, begin: int, end: int) -> list[tuple[int,
 
 
 def _task(
-    target: str, origin: Origin, stretch: tuple[int, int, tuple[InputPart, ...]], source: Input
+    target: str, origin: Origin, stretch: tuple[int, int, tuple[StreamPart, ...]], source: Input
 ) -> ArchiveTask:
     first, last, parts = stretch
-    blocks = [
-        block for each in parts if isinstance(each.source, Stretch) for block in each.source.blocks
-    ]
-    rows = group_rows_for(sum(each.count for each in blocks), sum(each.bytes for each in blocks))
+    rows = group_rows_for(sum(each.count for each in parts), sum(each.bytes for each in parts))
     return ArchiveTask(target, FileTask(origin.stream, origin.created, first, last, rows), parts)
 
 
 def _sweep(folder: ArchiveFolder, manifest: Manifest) -> None:
-    """Remove what broken-off runs left of the stretches that the manifest answers for."""
+    """Remove files of interrupted runs in the ranges that the manifest answers for."""
     named = {each.name for each in manifest.files}
     for name in folder.names(DATA):
         told = _FILE_NAME.match(name)
@@ -259,10 +253,93 @@ def _sweep(folder: ArchiveFolder, manifest: Manifest) -> None:
 
 
 def write_part(task: ArchiveTask) -> Written:
-    """Write one file, unless it is there."""
+    """Write one file, unless an earlier run wrote it."""
     folder = ArchiveFolder(task.place)
     found = find_written(folder, task.file)
     if found is not None:
         return Written(found, was_there=True)
-    rows = itertools.chain.from_iterable(read_part(each, SOURCE_COLUMNS) for each in task.parts)
+    rows = itertools.chain.from_iterable(each.read(SOURCE_COLUMNS) for each in task.parts)
     return Written(write_file(folder, task.file, rows), was_there=False)
+
+
+class Tail:
+    """Keeps an archive up to its stream; `report` is what it has done so far."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        source: Input,
+        target: str,
+        *,
+        table: TableFormat = TableFormat.PARQUET,
+        allow_holes: bool = False,
+    ) -> None:
+        self._spark = spark
+        self._source = source
+        self._target = target
+        self._table = table
+        self._allow_holes = allow_holes
+        self._failure: PenstockError | OSError | None = None
+        self.report = Report("tail", source.shown)
+
+    def run(self, *, every_s: float | None = None) -> Report:
+        """Follow the stream until the query is stopped; without `every_s` up to its present end.
+
+        Raise what `archive` raises.
+        """
+        with tempfile.TemporaryDirectory(prefix="penstock-tail-") as checkpoint:
+            query = self.start(checkpoint, every_s=every_s)
+            try:
+                query.awaitTermination()
+            except StreamingQueryException:
+                if self._failure is None:
+                    raise
+                raise self._failure from None
+            finally:
+                query.stop()
+        return self.report
+
+    def start(self, checkpoint: str, *, every_s: float | None = None) -> StreamingQuery:
+        """Start to follow the stream; `checkpoint` is the folder of Spark's checkpoint."""
+        manifest = find_manifest(ArchiveFolder(self._target))
+        options = {
+            **self._source.options,
+            "startingOffsets": "earliest" if manifest is None else str(manifest.end),
+            # The job `archive` decides about losses: it knows what the archive holds.
+            "failOnDataLoss": "false",
+            "columns": "sequence",
+        }
+        path = options.pop("path", None) if self._source.format == BlockFormat else None
+        frame = self._spark.readStream.format(self._source.format).options(**options).load(path)
+        writer = frame.writeStream.foreachBatch(self._on_batch)
+        writer = writer.option("checkpointLocation", checkpoint)
+        writer = (
+            writer.trigger(availableNow=True)
+            if every_s is None
+            else writer.trigger(processingTime=f"{round(every_s * 1000)} milliseconds")
+        )
+        return writer.start()
+
+    def _on_batch(self, frame: DataFrame, batch: int) -> None:
+        try:
+            done = archive(
+                self._spark,
+                self._source,
+                self._target,
+                table=self._table,
+                allow_holes=self._allow_holes,
+            )
+        except AlreadyThere:
+            # Another job has archived these messages: the next batch goes on behind
+            # them.
+            return
+        except (PenstockError, OSError) as error:
+            self._failure = error
+            raise
+        self.report.parts += done.parts
+        self.report.parts_skipped += done.parts_skipped
+        self.report.outputs += done.outputs
+        self.report.counts |= {name: done.counts[name] for name in ("first", "end")}
+        self.report.add(
+            **{name: done.counts[name] for name in ("files", "messages", "bytes", "file_bytes")}
+        )

@@ -1,14 +1,14 @@
 """The job `compact`: disk space of removed messages is given back, in place or by a copy.
 
 In place each directory is opened as a store, under its own lock, and rewritten by the store's own
-compaction: at no moment is an old block gone before the new one is on the disk. A directory that
-somebody has open, as a running server, is a finding and stays as it is.
+compaction: no old block is removed before the new one is on the disk. A directory that another
+process has open, such as a running server, is a finding and stays as it is.
 
-A copy is a new directory of blocks with the live messages alone, under their sequences, times and
-expiries, compressed and encrypted as asked for; the source is only read, also beside a server that
-writes. It appears whole or not at all, so that a run that is done again makes what is missing.
+A copy is a new directory of blocks with the live messages alone, with their sequences, times and
+expiries, compressed and encrypted as the options say. The source is only read, also while a server
+writes. A copy appears whole or not at all, so that a second run makes the missing ones.
 
-A directory is a part.
+A task has one directory.
 """
 
 from __future__ import annotations
@@ -27,22 +27,21 @@ from penstock.format.files import LocalFolder
 from penstock.format.layout import block_number, index_number
 from penstock.format.reader import Selection, StreamReader
 from penstock.format.summary import find_sealing, summarize
-from penstock.spark.blocks.scan import Place
+from penstock.spark.blocks.scan import StreamDirectory
 from penstock.spark.blocks.settings import read_settings
-from penstock.spark.folders import open_folder
-from penstock.spark.jobs.report import Finding, Report
-from penstock.spark.jobs.work import Tell, run_parts
+from penstock.spark.folder import open_folder
+from penstock.spark.jobs.job import Finding, OnProgress, Report, run_parts
 from penstock.spark.rows import raw_messages
-from penstock.store.building import StoreBuilder, Surroundings, folder_beside, make_folders
 from penstock.store.filestore import FileStore
+from penstock.store.imports.build import StoreBuilder, StoreEnvironment, folder_beside, make_folders
 from penstock.store.interface import RawMessage, StoreConfig
 from penstock.store.vfs import OsFileSystem
 
 JOB = "compact"
 
 
-class Copying(msgspec.Struct, frozen=True):
-    """Where copies go, and how they are sealed."""
+class CopyOptions(msgspec.Struct, frozen=True):
+    """Where copies go, and how they are compressed and encrypted."""
 
     target: str
     compression: Compression = Compression.NONE
@@ -50,20 +49,20 @@ class Copying(msgspec.Struct, frozen=True):
     key_file: str = ""
 
 
-class CompactPart(msgspec.Struct, frozen=True):
-    """One directory, and its copy where one is made."""
+class CompactTask(msgspec.Struct, frozen=True):
+    """One directory, and its copy if one is made."""
 
-    place: Place
-    copying: Copying | None = None
+    directory: StreamDirectory
+    copying: CopyOptions | None = None
 
     @property
     def target(self) -> str:
-        """Where the copy goes."""
-        return os.path.join(self.copying.target, self.place.stream) if self.copying else ""
+        """The folder of the copy; "" in place."""
+        return os.path.join(self.copying.target, self.directory.stream) if self.copying else ""
 
 
 class Compacted(msgspec.Struct):
-    """What became of a directory."""
+    """The result for a directory."""
 
     messages: int = 0
     bytes_before: int = 0
@@ -75,25 +74,25 @@ def compact(
     spark: SparkSession,
     directories: Sequence[str],
     *,
-    copying: Copying | None = None,
+    copying: CopyOptions | None = None,
     key_file: str = "",
     dry_run: bool = False,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Report:
-    """Compact directories of ours; raises UsageError where one is not, WrongKey, OSError."""
-    parts = [_part(path, key_file, copying) for path in directories]
-    if copying is not None and len({part.target for part in parts}) < len(parts):
+    """Compact directories of our layout; raise UsageError for others, WrongKey, or OSError."""
+    tasks = [_task(path, key_file, copying) for path in directories]
+    if copying is not None and len({task.target for task in tasks}) < len(tasks):
         raise UsageError("two of the directories have one name: copies of them need two targets")
     files = OsFileSystem()
-    missing = [part for part in parts if copying is None or not files.exists(part.target)]
-    report = Report(JOB, ", ".join(directories), dry_run=dry_run, parts=len(parts))
-    report.parts_skipped = len(parts) - len(missing)
-    report.outputs = [part.target or part.place.path for part in missing]
+    missing = [task for task in tasks if copying is None or not files.exists(task.target)]
+    report = Report(JOB, ", ".join(directories), dry_run=dry_run, parts=len(tasks))
+    report.parts_skipped = len(tasks) - len(missing)
+    report.outputs = [task.target or task.directory.path for task in missing]
     if dry_run:
-        for part in missing:
-            report.add(**_estimate(part.place))
+        for task in missing:
+            report.add(**_estimate(task.directory))
         return report
-    for each in run_parts(spark, compact_part, missing, tell):
+    for each in run_parts(spark, compact_part, missing, on_progress):
         report.add(
             messages=each.messages,
             bytes_before=each.bytes_before,
@@ -106,17 +105,17 @@ def compact(
 # In the driver
 
 
-def _part(path: str, key_file: str, copying: Copying | None) -> CompactPart:
-    place = read_settings({"path": path, "keyFile": key_file}).place
-    if place.is_go:
+def _task(path: str, key_file: str, copying: CopyOptions | None) -> CompactTask:
+    directory = read_settings({"path": path, "keyFile": key_file}).directory
+    if directory.is_go:
         raise UsageError(f"{path}: written by Go's nats-server, and never changed: migrate it")
     if "://" in path:
         raise UsageError(f"{path}: a store is written on a disk of the machine")
-    return CompactPart(place, copying)
+    return CompactTask(directory, copying)
 
 
-def _estimate(place: Place) -> dict[str, int]:
-    reader = place.open()
+def _estimate(directory: StreamDirectory) -> dict[str, int]:
+    reader = directory.open()
     stored = sum(block.count for block in reader.blocks)
     live = summarize(reader).messages
     return {"messages": live, "removed_messages": stored - live}
@@ -125,19 +124,19 @@ def _estimate(place: Place) -> dict[str, int]:
 # In tasks
 
 
-def compact_part(part: CompactPart) -> Compacted:
-    """Compact a directory, or copy it; raises CorruptStore, WrongKey, OSError."""
-    folder = open_folder(part.place.path)
+def compact_part(task: CompactTask) -> Compacted:
+    """Compact a directory, or copy it; raise CorruptStore, WrongKey or OSError."""
+    folder = open_folder(task.directory.path)
     done = Compacted(bytes_before=_block_bytes(folder.path))
     try:
-        # One that is there was made by another attempt at this part.
-        if part.copying is not None and not OsFileSystem().exists(part.target):
-            _copy(part, part.copying, done)
-        elif part.copying is None:
-            _reclaim(part.place, folder.path, done)
+        # An existing copy was made by another attempt at this task.
+        if task.copying is not None and not OsFileSystem().exists(task.target):
+            _copy(task, task.copying, done)
+        elif task.copying is None:
+            _reclaim(task.directory, folder.path, done)
     except StoreLocked as error:
-        done.findings.append(Finding("in use", part.place.path, str(error)))
-    done.bytes_after = _block_bytes(part.target or folder.path)
+        done.findings.append(Finding("in use", task.directory.path, str(error)))
+    done.bytes_after = _block_bytes(task.target or folder.path)
     return done
 
 
@@ -151,31 +150,31 @@ def _block_bytes(path: str) -> int:
     return total
 
 
-def _reclaim(place: Place, path: str, done: Compacted) -> None:
-    compression, cipher = find_sealing(place.open())
-    config = StoreConfig(name=place.stream, compression=compression, cipher=cipher)
-    with FileStore.open(path, config, key=_key(place.secret())) as store:
+def _reclaim(directory: StreamDirectory, path: str, done: Compacted) -> None:
+    compression, cipher = find_sealing(directory.open())
+    config = StoreConfig(name=directory.stream, compression=compression, cipher=cipher)
+    with FileStore.open(path, config, key=_key(directory.secret())) as store:
         store.reclaim(thorough=True)
         done.messages = store.state().messages
 
 
-def _copy(part: CompactPart, copying: Copying, done: Compacted) -> None:
+def _copy(task: CompactTask, copying: CopyOptions, done: Compacted) -> None:
     files = OsFileSystem()
-    reader = part.place.open()
+    reader = task.directory.open()
     make_folders(files, copying.target)
-    secret = Place("", "", copying.key_file).secret()
+    secret = StreamDirectory("", "", copying.key_file).secret()
     config = StoreConfig(
-        name=part.place.stream, compression=copying.compression, cipher=copying.cipher
+        name=task.directory.stream, compression=copying.compression, cipher=copying.cipher
     )
-    surroundings = Surroundings(files, SystemClock(), os.urandom, _key(secret))
-    builder = StoreBuilder(folder_beside(part.target, "compacting"), config, surroundings)
+    environment = StoreEnvironment(files, SystemClock(), os.urandom, _key(secret))
+    builder = StoreBuilder(folder_beside(task.target, "compacting"), config, environment)
     try:
         for messages in _messages(reader):
             builder.add(messages)
-        _refuse_damage(reader, part.place.path)
+        _refuse_damage(reader, task.directory.path)
         last_ns = max((block.last_time_ns for block in reader.blocks), default=0)
         built = builder.finish(last_seq=reader.last_seq, last_time_ns=last_ns)
-        builder.put_in_place(part.target)
+        builder.put_in_place(task.target)
     except BaseException:
         builder.abandon()
         raise

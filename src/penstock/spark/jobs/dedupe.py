@@ -1,17 +1,18 @@
 """The job `dedupe`: messages that are in a stream more than once, reported or left out.
 
-What makes two messages the same is a key: the message id, subject and payload, the subject, or a
-header of one's own. With a window a message is a duplicate only if the one with its key before it
-came that shortly before; without, wherever it stands. Of several the first is kept.
+A key makes two messages the same: the message id, subject and payload, the subject, or a chosen
+header. With a window a message is a duplicate only if the one with its key before it came within
+that time; without, wherever it is. The first of several is kept.
 
-Tasks hash keys, 128 bits each; Spark sorts the hashes. A report tells of every duplicate as a
-finding. With a stream to write to, everything else is published there, as `replay` does it.
+Tasks hash keys to 128 bits; Spark sorts the hashes. Every duplicate is a finding of the report.
+With a stream to write to, all other messages are published there, as `replay` does it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 import pyarrow as pa
@@ -24,11 +25,10 @@ from penstock.errors import UsageError
 from penstock.format.sequence_set import SequenceSet
 from penstock.limits import DEDUPE_DROPPED_MAX, JOB_FINDINGS_MAX
 from penstock.spark import schema
-from penstock.spark.jobs.archive_origin import between
-from penstock.spark.jobs.inputs import Input, InputPart, read_part
-from penstock.spark.jobs.replay import Replaying, bounds_of, replay
-from penstock.spark.jobs.report import Finding, Report
-from penstock.spark.jobs.work import Tell, part_rows, running
+from penstock.spark.jobs.inputs import Input, between
+from penstock.spark.jobs.job import Finding, OnProgress, Report, part_rows, running
+from penstock.spark.jobs.replay import ReplayOptions, bounds_of, replay
+from penstock.spark.part import StreamPart
 from penstock.spark.rows import hash_each
 from penstock.spark.sinks.rows import column_bytes
 
@@ -48,10 +48,10 @@ class Rule(msgspec.Struct, frozen=True):
 
     key: str = MESSAGE_ID
     window_ns: int = 0
-    """How shortly after the one before it a duplicate comes; 0 for any time."""
+    """The longest time between a duplicate and the message before it; 0 for any time."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no rule."""
+        """Raise UsageError for a wrong key or window."""
         header = self.key.removeprefix(HEADER) if self.key.startswith(HEADER) else None
         if header is None and self.key not in (MESSAGE_ID, PAYLOAD, SUBJECT):
             raise UsageError(
@@ -65,15 +65,8 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def header(self) -> str:
-        """The header that is the key; "" where none is."""
+        """The header that is the key; "" if the key is no header."""
         return "Nats-Msg-Id" if self.key == MESSAGE_ID else self.key.removeprefix(HEADER)
-
-
-class DedupePart(msgspec.Struct, frozen=True):
-    """What one task hashes."""
-
-    source: InputPart
-    rule: Rule
 
 
 def dedupe(
@@ -81,21 +74,21 @@ def dedupe(
     source: Input,
     rule: Rule,
     *,
-    into: Replaying | None = None,
+    into: ReplayOptions | None = None,
     dry_run: bool = False,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Report:
-    """Find duplicates, and publish what is none where `into` says where to; raises UsageError."""
+    """Find duplicates; with `into`, publish all other messages there. Raise UsageError."""
     if into is not None:
-        # What comes meanwhile has not been looked at, and is for the next run.
+        # Messages that come meanwhile are for the next run.
         source = between(source, *bounds_of(source))
-    parts = [DedupePart(each, rule) for each in source.parts()]
+    parts = source.parts()
     report = Report(JOB, source.shown, dry_run=dry_run, parts=len(parts))
     if dry_run and into is None:
         return report
     found = find_duplicates(spark, parts, rule).persist()
     try:
-        with running(spark, len(parts), tell):
+        with running(spark, len(parts), on_progress):
             report.add(duplicates=found.count())
             if into is None:
                 report.findings = _findings(found, rule)
@@ -111,15 +104,15 @@ def dedupe(
         job=JOB,
         dropped=dropped,
         dry_run=dry_run,
-        tell=tell,
+        on_progress=on_progress,
     )
     done.counts = {**report.counts, **done.counts}
     return done
 
 
-def find_duplicates(spark: SparkSession, parts: list[DedupePart], rule: Rule) -> DataFrame:
-    """Give the duplicates' sequences, each with that of the message before it (`before`)."""
-    rows = part_rows(spark, hash_keys, parts, ROWS)
+def find_duplicates(spark: SparkSession, parts: list[StreamPart], rule: Rule) -> DataFrame:
+    """Return the duplicates' sequences, each with that of the message before it (`before`)."""
+    rows = part_rows(spark, partial(hash_keys, rule), parts, ROWS)
     alike = Window.partitionBy("key_a", "key_b").orderBy("sequence")
     found = rows.withColumns(
         {
@@ -155,15 +148,15 @@ def _dropped(found: DataFrame, count: int) -> SequenceSet:
 # In tasks
 
 
-def hash_keys(part: DedupePart) -> Iterator[pa.RecordBatch]:
-    """Yield the hashed keys of a part's messages; one that has none is no duplicate."""
+def hash_keys(rule: Rule, part: StreamPart) -> Iterator[pa.RecordBatch]:
+    """Yield the hashed keys of a part's messages; a message without a key is no duplicate."""
     columns = [schema.SEQUENCE, schema.TIME_NS, schema.SUBJECT_RAW]
-    if part.rule.key == PAYLOAD:
+    if rule.key == PAYLOAD:
         columns.append(schema.DATA)
-    elif part.rule.key != SUBJECT:
+    elif rule.key != SUBJECT:
         columns.append(schema.RAW_HEADERS)
-    for batch in read_part(part.source, columns):
-        keyed = _keyed(batch, part.rule)
+    for batch in part.read(columns):
+        keyed = _keyed(batch, rule)
         if len(keyed):
             yield keyed
 

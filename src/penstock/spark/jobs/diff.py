@@ -1,12 +1,12 @@
 """The job `diff`: which messages two streams, directories or archives do not have in common.
 
-First only sums of hashes are compared: each side's tasks hash their messages into pages, 16,384
-sequences each, and hand back a sum and a count a page. Where two pages differ, and only there, the
-messages are read again and compared one by one, by Spark. So equal sides cost one reading of each
-and next to no memory, and the plan of the one side need not be that of the other.
+First only sums of hashes are compared: each side's tasks hash their messages into pages of 16,384
+sequences, and return a sum and a count for each. Only pages that differ are read again, and Spark
+compares their messages one by one. So equal sides cost one reading of each and little memory, and
+the plan of one side need not be that of the other.
 
-Messages are the same by sequence, or by content: then where they stand, and how often they were
-moved, does not matter. Compared are subject, headers, payload and, by sequence, the time.
+Messages are the same by sequence, or by content: then their positions do not matter. Subject,
+headers and payload are compared and, by sequence, the time.
 
 Read-only; a run leaves nothing behind, so there is nothing to resume.
 """
@@ -24,20 +24,20 @@ from pyspark.sql import functions as f
 
 from penstock.format.sequence_set import SequenceSet
 from penstock.limits import JOB_FINDINGS_MAX
-from penstock.spark.archives.rows import SOURCE_COLUMNS, row_columns
+from penstock.spark.archives.parquet import SOURCE_COLUMNS, row_columns
 from penstock.spark.arrow import text_of
-from penstock.spark.jobs.inputs import Input, InputPart, read_part
-from penstock.spark.jobs.report import Finding, Report
-from penstock.spark.jobs.work import Tell, part_rows, run_parts, running
+from penstock.spark.jobs.inputs import Input
+from penstock.spark.jobs.job import Finding, OnProgress, Report, part_rows, run_parts, running
+from penstock.spark.part import StreamPart
 from penstock.spark.rows import hash_each
 
 JOB = "diff"
 PAGE_SEQUENCES = 16_384
-"""So many that pages take little to compare, and so few that little is read again for one message:
-2 MB of messages of 128 bytes."""
+"""So many that pages are quickly compared, and so few that little is read again for one message: 2
+MB of messages of 128 bytes."""
 
 CONTENT_PAGE_BITS = 12
-"""By content pages are told by the first bits of the hash: 4,096 of them, however long a stream."""
+"""By content, a page is the first bits of the hash: 4,096 pages, however long a stream is."""
 
 ROWS = "key long, hash long, sequence long, time_ns long, subject string, size long"
 _ROWS_ARROW = pa.schema(
@@ -52,24 +52,24 @@ _ROWS_ARROW = pa.schema(
 )
 
 
-class By(StrEnum):
-    """What makes two messages one and the same."""
+class CompareBy(StrEnum):
+    """What makes two messages the same."""
 
     SEQUENCE = "sequence"
     CONTENT = "content"
 
 
-class DiffPart(msgspec.Struct, frozen=True):
-    """What one task reads; with `pages`, the messages of these are handed back."""
+class DiffTask(msgspec.Struct, frozen=True):
+    """What one task compares; with `pages`, it yields the messages of these pages."""
 
-    source: InputPart
-    by: By
+    part: StreamPart
+    by: CompareBy
     with_time: bool
     pages: bytes = b""
 
 
 class Page(msgspec.Struct, frozen=True):
-    """What a page's messages add up to."""
+    """The number of a page's messages and the sum of their hashes."""
 
     count: int
     hash: int
@@ -83,21 +83,21 @@ def diff(
     left: Input,
     right: Input,
     *,
-    by: By = By.SEQUENCE,
+    by: CompareBy = CompareBy.SEQUENCE,
     with_time: bool = True,
     dry_run: bool = False,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Report:
-    """Compare two inputs; every difference is a finding, seen from the left. Raises UsageError."""
+    """Compare two inputs; every difference is a finding, seen from the left. Raise UsageError."""
     sides = [
-        [DiffPart(each, by, with_time and by is By.SEQUENCE) for each in side.parts()]
+        [DiffTask(each, by, with_time and by is CompareBy.SEQUENCE) for each in side.parts()]
         for side in (left, right)
     ]
     parts = [part for side in sides for part in side]
     report = Report(JOB, f"{left.shown} and {right.shown}", dry_run=dry_run, parts=len(parts))
     if dry_run:
         return report
-    found = run_parts(spark, hash_part, parts, tell)
+    found = run_parts(spark, hash_part, parts, on_progress)
     hashed = [found[: len(sides[0])], found[len(sides[0]) :]]
     totals = [_sum(each) for each in hashed]
     differing = _differing(*totals)
@@ -115,7 +115,7 @@ def diff(
             _reading_again(parts, pages, differing)
             for parts, pages in zip(sides, hashed, strict=True)
         ]
-        _compare(spark, report, again, tell)
+        _compare(spark, report, again, on_progress)
     return report
 
 
@@ -140,27 +140,25 @@ def _differing(left: Pages, right: Pages) -> SequenceSet:
 
 
 def _reading_again(
-    parts: Sequence[DiffPart], hashed: Sequence[Pages], differing: SequenceSet
-) -> list[DiffPart]:
+    tasks: Sequence[DiffTask], hashed: Sequence[Pages], differing: SequenceSet
+) -> list[DiffTask]:
     again = []
-    for part, pages in zip(parts, hashed, strict=True):
+    for task, pages in zip(tasks, hashed, strict=True):
         mine = SequenceSet()
         for number in sorted(pages):
             if number in differing:
                 mine.add(number)
         if mine.first is None or mine.last is None:
             continue
-        source = part.source
-        if part.by is By.SEQUENCE:
-            source = source.narrowed(
-                mine.first * PAGE_SEQUENCES, (mine.last + 1) * PAGE_SEQUENCES - 1
-            )
-        again.append(msgspec.structs.replace(part, source=source, pages=mine.encode()))
+        part = task.part
+        if task.by is CompareBy.SEQUENCE:
+            part = part.between(mine.first * PAGE_SEQUENCES, (mine.last + 1) * PAGE_SEQUENCES - 1)
+        again.append(msgspec.structs.replace(task, part=part, pages=mine.encode()))
     return again
 
 
 def _compare(
-    spark: SparkSession, report: Report, again: list[list[DiffPart]], tell: Tell | None
+    spark: SparkSession, report: Report, again: list[list[DiffTask]], on_progress: OnProgress | None
 ) -> None:
     left, right = (_side(spark, parts, side) for parts, side in zip(again, "lr", strict=True))
     both = left.join(right, "key", "full_outer")
@@ -175,7 +173,7 @@ def _compare(
     unlike = both.where(~is_same).withColumn("kind", kind).persist()
     shown = unlike.orderBy(f.coalesce("l_sequence", "r_sequence"), "key").limit(JOB_FINDINGS_MAX)
     try:
-        with running(spark, sum(map(len, again)), tell):
+        with running(spark, sum(map(len, again)), on_progress):
             report.add(
                 **{
                     row["kind"]: row["many"]
@@ -190,11 +188,11 @@ def _compare(
     report.add(findings_left_out=told - len(rows))
 
 
-def _side(spark: SparkSession, parts: list[DiffPart], side: str) -> DataFrame:
+def _side(spark: SparkSession, parts: list[DiffTask], side: str) -> DataFrame:
     rows = part_rows(spark, compare_part, parts, ROWS)
     return rows.groupBy("key").agg(
         f.count("*").alias(f"{side}_count"),
-        # Of one message; of several with one content all are the same.
+        # All messages with one key and one content have the same hash.
         f.min("hash").alias(f"{side}_hash"),
         *(f.min(name).alias(f"{side}_{name}") for name in ("sequence", "time_ns", "size")),
         f.min("subject").alias(f"{side}_subject"),
@@ -220,12 +218,12 @@ def _finding(row: Row) -> Finding:
 # In tasks
 
 
-def hash_part(part: DiffPart) -> Pages:
-    """Give the pages of a part."""
+def hash_part(task: DiffTask) -> Pages:
+    """Return the pages of a part."""
     pages: Pages = {}
-    for batch in read_part(part.source, SOURCE_COLUMNS):
-        keys, hashes = _keys_and_hashes(batch, part)
-        table = pa.table({"page": _pages(keys, part.by), "hash": hashes})
+    for batch in task.part.read(SOURCE_COLUMNS):
+        keys, hashes = _keys_and_hashes(batch, task)
+        table = pa.table({"page": _pages(keys, task.by), "hash": hashes})
         for one in _paged(table):
             known = pages.get(one["page"], Page(0, 0))
             pages[one["page"]] = Page(
@@ -236,18 +234,18 @@ def hash_part(part: DiffPart) -> Pages:
 
 def _paged(table: pa.Table) -> Iterator[dict[str, int]]:
     grouped = table.group_by("page", use_threads=False).aggregate(
-        # The sum of unsigned numbers goes round, as ours is meant to.
+        # The sum of unsigned numbers wraps around, as intended.
         [("hash", "sum"), ("hash", "count")]
     )
     for row in grouped.to_pylist():
         yield {"page": row["page"], "hash": row["hash_sum"], "count": row["hash_count"]}
 
 
-def compare_part(part: DiffPart) -> Iterator[pa.RecordBatch]:
+def compare_part(task: DiffTask) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the pages that differ."""
-    pages = pa.array(SequenceSet.decode(part.pages), pa.uint64())
-    for batch in read_part(part.source, SOURCE_COLUMNS):
-        keys, hashes = _keys_and_hashes(batch, part)
+    pages = pa.array(SequenceSet.decode(task.pages), pa.uint64())
+    for batch in task.part.read(SOURCE_COLUMNS):
+        keys, hashes = _keys_and_hashes(batch, task)
         size = pc.add(
             pc.binary_length(batch.column("headers_raw")), pc.binary_length(batch.column("data"))
         )
@@ -262,21 +260,21 @@ def compare_part(part: DiffPart) -> Iterator[pa.RecordBatch]:
             ],
             schema=_ROWS_ARROW,
         )
-        yield rows.filter(pc.is_in(_pages(keys, part.by), value_set=pages))
+        yield rows.filter(pc.is_in(_pages(keys, task.by), value_set=pages))
 
 
-def _keys_and_hashes(batch: pa.RecordBatch, part: DiffPart) -> tuple[pa.Array, pa.Array]:
+def _keys_and_hashes(batch: pa.RecordBatch, task: DiffTask) -> tuple[pa.Array, pa.Array]:
     sequences, times, *texts = row_columns(batch)
-    if not part.with_time:
+    if not task.with_time:
         times = memoryview(bytes(8 * batch.num_rows)).cast("q")
-    if part.by is By.CONTENT:
+    if task.by is CompareBy.CONTENT:
         sequences = memoryview(bytes(8 * batch.num_rows)).cast("Q")
     hashes = _unsigned(hash_each(sequences, times, *texts))
-    return (hashes if part.by is By.CONTENT else _unsigned(sequences)), hashes
+    return (hashes if task.by is CompareBy.CONTENT else _unsigned(sequences)), hashes
 
 
-def _pages(keys: pa.Array, by: By) -> pa.Array:
-    if by is By.CONTENT:
+def _pages(keys: pa.Array, by: CompareBy) -> pa.Array:
+    if by is CompareBy.CONTENT:
         return pc.shift_right(keys, pa.scalar(64 - CONTENT_PAGE_BITS, pa.uint64()))
     return pc.divide(keys, pa.scalar(PAGE_SEQUENCES, pa.uint64()))
 
@@ -288,5 +286,5 @@ def _unsigned(numbers: bytes | memoryview) -> pa.Array:
 
 
 def _signed(numbers: pa.Array) -> pa.Array:
-    # Spark has no numbers without a sign; the bits stay as they are.
+    # Spark has no unsigned numbers; the bits stay as they are.
     return numbers.view(pa.int64())

@@ -1,16 +1,15 @@
-"""The job `kv`: a bucket as it was at one point, as Parquet, made of the last such cut.
+"""The job `kv`: a bucket as it was at one point, as Parquet, made from the last such cut.
 
     OUTPUT/cut-00000000000000001001/part-….parquet     key, value, revision, timestamp, time_ns
     OUTPUT/cut-00000000000000001001/_penstock.json     which stream, and that the cut is whole
 
-A cut has, of each key, the value it had before the sequence in its name. Tasks hand on the newest
-change of each key in their part, and Spark picks the newest of these; deleted keys are left out.
-The next run reads only what came since the last cut, and merges it with that; so a key whose
-deletion left no marker behind, because that was purged as well, is noticed by a run from the start
-only.
+A cut has the value that each key had before the sequence in its name. Tasks yield the newest change
+of each key in their part, and Spark picks the newest of these; deleted keys are left out. The next
+run reads only the changes since the last cut, and merges them with it. A key whose delete marker
+was purged as well is therefore noticed only by a run from the start.
 
-What always holds: a cut without its document is not whole, and made anew by the next run. One that
-is whole is not made again.
+Invariant: a cut without its document is not whole, and is made anew by the next run. A whole cut is
+not made again.
 """
 
 from __future__ import annotations
@@ -28,20 +27,19 @@ from pyspark.sql import functions as f
 
 from penstock.errors import FormatError, UsageError
 from penstock.spark import schema
-from penstock.spark.jobs.archive_origin import between, find_origin
-from penstock.spark.jobs.inputs import Input, InputPart, StreamFormat, read_part
-from penstock.spark.jobs.report import Report
-from penstock.spark.jobs.work import Tell, part_rows, run_parts, running
+from penstock.spark.jobs.inputs import Input, StreamFormat, between, find_origin
+from penstock.spark.jobs.job import OnProgress, Report, part_rows, run_parts, running
 from penstock.spark.kv.rows import is_put, keys_of
+from penstock.spark.part import StreamPart
 
 JOB = "kv"
 DOCUMENT = "_penstock.json"
-"""Spark passes over what begins like this."""
+"""Spark ignores files whose names begin with _."""
 
 CHUNK_ROWS = 262_144
 CHUNK_BYTES = 64 * 1024 * 1024
-"""Of so many changes at a time a task picks each key's newest: what it holds is bounded, and of a
-bucket whose keys change often little is left."""
+"""A task picks the newest change of each key among so many at a time: its memory is bounded, and
+little is left of a bucket whose keys change often."""
 
 CHANGES = "key string, value binary, revision long, time_ns long, is_put boolean"
 _COLUMNS = (schema.SUBJECT, schema.SEQUENCE, schema.TIME_NS, schema.RAW_HEADERS, schema.DATA)
@@ -51,15 +49,15 @@ _CUT = re.compile(r"cut-([0-9]{20})")
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """What a cut says of itself."""
+    """The document of a cut."""
 
     stream: str
     created: str
     end: int
-    """The first sequence that is not in it any more."""
+    """The first sequence that is not in the cut."""
 
     subject: str = ""
-    """Which keys it has, as a filter of the stream; "" for all."""
+    """Which keys the cut has, as a filter of the stream; "" for all."""
 
 
 def materialise(
@@ -69,10 +67,10 @@ def materialise(
     *,
     from_start: bool = False,
     dry_run: bool = False,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Report:
-    """Make the cut of a bucket's stream that its options name; raises UsageError."""
-    wanted = _wanted(spark, source, tell)
+    """Write the cut of a bucket's stream that the options name; raise UsageError."""
+    wanted = _wanted(spark, source, on_progress)
     cuts = Cuts(output)
     last = None if from_start else cuts.find_before(wanted.end)
     if last is not None and replace(last, end=wanted.end) != wanted:
@@ -94,15 +92,15 @@ def materialise(
     if last is not None:
         before = spark.read.parquet(cuts.path(last.end)).drop("timestamp")
         changes = changes.unionByName(before.withColumn("is_put", f.lit(True)))
-    with running(spark, len(parts), tell):
+    with running(spark, len(parts), on_progress):
         _latest(changes).write.mode("overwrite").parquet(path)
     cuts.finish(wanted)
     report.add(keys=spark.read.parquet(path).count(), sequences=wanted.end - first)
     return report
 
 
-def _wanted(spark: SparkSession, source: Input, tell: Tell | None) -> Cut:
-    """Find out which cut is asked for; a time is where the last message before it ends."""
+def _wanted(spark: SparkSession, source: Input, on_progress: OnProgress | None) -> Cut:
+    """Return the cut that the options name; a time ends behind the last message before it."""
     given = {name.lower(): text for name, text in source.options.items()}
     for name in ("startingoffsets", "startingtimestamp"):
         if name in given:
@@ -110,7 +108,9 @@ def _wanted(spark: SparkSession, source: Input, tell: Tell | None) -> Cut:
     origin = find_origin(source.whole())
     end = max(origin.end, 1)
     if _TIME in given:
-        lasts = run_parts(spark, last_sequence, _changes_of(source, at_time=True).parts(), tell)
+        lasts = run_parts(
+            spark, last_sequence, _changes_of(source, at_time=True).parts(), on_progress
+        )
         end = max(lasts, default=0) + 1
     return Cut(origin.stream, origin.created, end, given.get("subject", ""))
 
@@ -120,7 +120,8 @@ def _changes_of(source: Input, *, at_time: bool = False) -> Input:
     if not at_time:
         options = {name: text for name, text in options.items() if name.lower() != _TIME}
     if source.format == StreamFormat:
-        # Where a bucket keeps few values of a key, changes go as others come: that is no loss.
+        # If a bucket keeps few values of a key, new changes remove old ones: that is no
+        # loss.
         options.setdefault("failOnDataLoss", "false")
     return Input(source.format, options)
 
@@ -154,11 +155,11 @@ class Cuts:
         return files, path
 
     def path(self, end: int) -> str:
-        """Give where a cut is, for Spark."""
+        """Return the folder of a cut, as Spark names it."""
         return f"{self._output}/cut-{end:020d}"
 
     def find_before(self, end: int) -> Cut | None:
-        """Give the last whole cut that is not behind `end`."""
+        """Return the last whole cut that is not behind `end`; None if there is none."""
         selector = fs.FileSelector(self._path, allow_not_found=True)
         names = sorted(each.base_name for each in self._files.get_file_info(selector))
         for name in reversed(names):
@@ -180,7 +181,7 @@ class Cuts:
             raise FormatError(f"{self._document(end)}: no cut: {error}") from None
 
     def finish(self, cut: Cut) -> None:
-        """Say that a cut is whole."""
+        """Write the document that marks a cut as whole."""
         with self._files.open_output_stream(self._document(cut.end)) as file:
             file.write(msgspec.json.encode(cut))
 
@@ -188,17 +189,17 @@ class Cuts:
 # In tasks
 
 
-def last_sequence(part: InputPart) -> int:
-    """Give the last sequence of a part; 0 where it has no message."""
-    lasts = [pc.max(batch.column(0)).as_py() for batch in read_part(part, (schema.SEQUENCE,))]
+def last_sequence(part: StreamPart) -> int:
+    """Return the last sequence of a part; 0 if it has no message."""
+    lasts = [pc.max(batch.column(0)).as_py() for batch in part.read((schema.SEQUENCE,))]
     return max((each for each in lasts if each is not None), default=0)
 
 
-def newest_changes(part: InputPart) -> Iterator[pa.RecordBatch]:
+def newest_changes(part: StreamPart) -> Iterator[pa.RecordBatch]:
     """Yield changes of a part, among them the newest of each key."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in read_part(part, _COLUMNS):
+    for batch in part.read(_COLUMNS):
         waiting.append(batch)
         rows += len(batch)
         size += batch.nbytes

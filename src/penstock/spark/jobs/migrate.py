@@ -1,16 +1,15 @@
 """The job `migrate`: streams of Go's server, and directories of JSON lines, become ours.
 
-A tree is searched for streams; each is a part, and a task brings one over with the store's own
-code. Streams of Go's server keep their accounts, configurations, messages and consumers:
+A tree is searched for streams; a task imports one with the store's own code. Streams of Go's server
+keep their accounts, configurations, messages and consumers:
 
     TARGET/jetstream/ACCOUNT/streams/STREAM/stream.json, msgs/, consumers/NAME/
 
-which is what our server has in its `store_dir`. JSON lines know nothing but messages: they become
-directories of blocks, TARGET/NAME. Stop the server whose files they are first.
+which is the layout of our server's `store_dir`. JSON lines hold only messages: they become
+directories of blocks, TARGET/NAME. The server of the source must be stopped first.
 
-What always holds: sources are only read; a stream's folder appears whole or not at all, so that a
-run that is done again goes on with those that are not there yet. What could not be brought over is
-a finding, and the rest is there.
+Invariant: sources are only read. A stream's folder appears whole or not at all, so that a second
+run imports the missing ones. What could not be imported is a finding; the rest is imported.
 """
 
 from __future__ import annotations
@@ -23,32 +22,30 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError, UsageError
-from penstock.format.consumer_state import encode_consumer_state
 from penstock.format.files import LocalFolder
 from penstock.format.golang.directory import GoStreamReader, is_go_stream_directory
 from penstock.format.layout import CONSUMERS_NAME, LEGACY_NAME, is_stream_directory
-from penstock.spark.blocks.scan import Place
-from penstock.spark.folders import MESSAGES_NAME
-from penstock.spark.jobs.archive_origin import STREAM_DOCUMENT
-from penstock.spark.jobs.report import Finding, Report
-from penstock.spark.jobs.restore_blocks import DOCUMENT_VERSION
-from penstock.spark.jobs.work import Tell, run_parts
-from penstock.store.building import folder_beside, make_folders
-from penstock.store.go_import import ImportReport, import_go_stream, to_consumer_state
+from penstock.format.state.consumer import encode_consumer_state
+from penstock.limits import MIGRATED_TREE_DEPTH_MAX
+from penstock.spark.blocks.scan import StreamDirectory
+from penstock.spark.folder import MESSAGES_NAME
+from penstock.spark.jobs.inputs import STREAM_DOCUMENT
+from penstock.spark.jobs.job import Finding, OnProgress, Report, run_parts
+from penstock.spark.jobs.restore_files import DOCUMENT_VERSION
+from penstock.store.imports.build import ImportReport, folder_beside, make_folders
+from penstock.store.imports.from_go import import_go_stream, to_consumer_state
+from penstock.store.imports.from_json_lines import import_json_lines
 from penstock.store.interface import StoreConfig
-from penstock.store.json_import import import_json_lines
 from penstock.store.vfs import FileSystem, OsFileSystem, remove_tree, write_atomically
 
 JOB = "migrate"
-TREE_DEPTH_MAX = 8
-"""How far below a folder streams are looked for: Go's server has them four deep."""
 
 CONSUMER_DOCUMENT = "consumer.json"
 CONSUMER_STATE = "state"
 
 
-class MigratePart(msgspec.Struct, frozen=True):
-    """One stream: where it is, and where it goes."""
+class MigrateTask(msgspec.Struct, frozen=True):
+    """One stream: its folder, and the folder that it is imported to."""
 
     source: str
     target: str
@@ -57,7 +54,7 @@ class MigratePart(msgspec.Struct, frozen=True):
 
 
 class Migrated(msgspec.Struct):
-    """What a task brought over."""
+    """The result for a stream."""
 
     is_new: bool = True
     messages: int = 0
@@ -73,9 +70,9 @@ def migrate(
     *,
     key_file: str = "",
     dry_run: bool = False,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Report:
-    """Bring every stream of a tree over; raises UsageError where there is none."""
+    """Import every stream of a tree; raise UsageError if there is none."""
     parts = list(find_parts(source, os.path.abspath(target), key_file))
     if not parts:
         raise UsageError(f"{source}: no stream of Go's server and no {LEGACY_NAME} here")
@@ -87,7 +84,7 @@ def migrate(
     report.add(streams=len(missing))
     if dry_run:
         return report
-    for each in run_parts(spark, migrate_part, missing, tell):
+    for each in run_parts(spark, migrate_part, missing, on_progress):
         report.add(messages=each.messages, bytes=each.bytes, consumers=each.consumers)
         report.findings += each.findings
     return report
@@ -96,11 +93,11 @@ def migrate(
 # In the driver
 
 
-def find_parts(source: str, target: str, key_file: str = "") -> Iterator[MigratePart]:
-    """Yield the streams of a tree, in order; raises UsageError where two go to one place."""
+def find_parts(source: str, target: str, key_file: str = "") -> Iterator[MigrateTask]:
+    """Yield the streams of a tree, in order; raise UsageError if two have the same target."""
     taken: dict[str, str] = {}
-    for path, is_go in _find(os.path.abspath(source), TREE_DEPTH_MAX):
-        part = MigratePart(path, _target_of(path, target, is_go=is_go), is_go, key_file)
+    for path, is_go in _find(os.path.abspath(source), MIGRATED_TREE_DEPTH_MAX):
+        part = MigrateTask(path, _target_of(path, target, is_go=is_go), is_go, key_file)
         if part.target in taken:
             raise UsageError(f"{path} and {taken[part.target]} would both become {part.target}")
         taken[part.target] = path
@@ -118,7 +115,7 @@ def _find(path: str, depth: int) -> Iterator[tuple[str, bool]]:
         yield path, False
     elif depth and not is_stream_directory(names):
         for name in names:
-            # Go's server removes what begins with a dot.
+            # Go's server removes folders whose names begin with a dot.
             if not name.startswith("."):
                 yield from _find(os.path.join(path, name), depth - 1)
 
@@ -137,64 +134,64 @@ def _target_of(path: str, target: str, *, is_go: bool) -> str:
 # In tasks
 
 
-def migrate_part(part: MigratePart) -> Migrated:
-    """Bring one stream over; raises WrongKey, CorruptStore, StoreLocked, OSError."""
+def migrate_part(task: MigrateTask) -> Migrated:
+    """Import one stream; raise WrongKey, CorruptStore, StoreLocked or OSError."""
     files = OsFileSystem()
-    if files.exists(part.target):
-        # Another attempt at this part was quicker.
+    if files.exists(task.target):
+        # Another attempt at this task was quicker.
         return Migrated(is_new=False)
-    if part.is_go:
-        return _migrate_go(files, part)
-    make_folders(files, os.path.dirname(part.target))
-    name = os.path.basename(part.target)
-    return _migrated(part, import_json_lines(part.source, part.target, StoreConfig(name=name)))
+    if task.is_go:
+        return _migrate_go(files, task)
+    make_folders(files, os.path.dirname(task.target))
+    name = os.path.basename(task.target)
+    return _migrated(task, import_json_lines(task.source, task.target, StoreConfig(name=name)))
 
 
-def _migrate_go(files: FileSystem, part: MigratePart) -> Migrated:
-    make_folders(files, os.path.dirname(part.target))
-    # Servers pass over what ends like this.
-    lock_path = folder_beside(part.target, "lock.tmp")
+def _migrate_go(files: FileSystem, task: MigrateTask) -> Migrated:
+    make_folders(files, os.path.dirname(task.target))
+    # Servers ignore names with this ending.
+    lock_path = folder_beside(task.target, "lock.tmp")
     lock = files.lock(lock_path)
     try:
-        if files.exists(part.target):
+        if files.exists(task.target):
             return Migrated(is_new=False)
-        return _build_go(files, part, folder_beside(part.target, "migrating.tmp"))
+        return _build_go(files, task, folder_beside(task.target, "migrating.tmp"))
     finally:
         files.unlink(lock_path)
         lock.release()
 
 
-def _build_go(files: FileSystem, part: MigratePart, building: str) -> Migrated:
+def _build_go(files: FileSystem, task: MigrateTask, building: str) -> Migrated:
     if files.exists(building):
         # An attempt was killed.
         remove_tree(files, building)
-    secret = Place("", "", part.key_file).secret()
+    secret = StreamDirectory("", "", task.key_file).secret()
     messages = os.path.join(building, MESSAGES_NAME)
     make_folders(files, building)
     try:
-        imported = import_go_stream(part.source, messages, go_key=secret)
-        reader = GoStreamReader(part.source, key=secret)
+        imported = import_go_stream(task.source, messages, go_key=secret)
+        reader = GoStreamReader(task.source, key=secret)
         _write_document(files, os.path.join(building, STREAM_DOCUMENT), reader.config)
         consumers = _write_consumers(files, building, reader)
         files.sync_dir(building)
-        files.rename(building, part.target)
-        files.sync_dir(os.path.dirname(part.target))
+        files.rename(building, task.target)
+        files.sync_dir(os.path.dirname(task.target))
     except BaseException:
         remove_tree(files, building)
         raise
-    return _migrated(part, imported, consumers)
+    return _migrated(task, imported, consumers)
 
 
-def _migrated(part: MigratePart, imported: ImportReport, consumers: int = 0) -> Migrated:
+def _migrated(task: MigrateTask, imported: ImportReport, consumers: int = 0) -> Migrated:
     done = Migrated(True, imported.messages, imported.bytes, consumers)
     if imported.missing:
         done.findings.append(
-            Finding("missing", part.source, f"{imported.missing} messages could not be read")
+            Finding("missing", task.source, f"{imported.missing} messages could not be read")
         )
-    done.findings += [Finding("damage", part.source, str(each)) for each in imported.damage]
-    done.findings += [Finding("problem", part.source, each) for each in imported.problems]
+    done.findings += [Finding("damage", task.source, str(each)) for each in imported.damage]
+    done.findings += [Finding("problem", task.source, each) for each in imported.problems]
     done.findings += [
-        Finding("unsupported", part.source, each)
+        Finding("unsupported", task.source, each)
         for each in imported.unsupported
         if each.startswith("num_replicas")
     ]
@@ -202,9 +199,9 @@ def _migrated(part: MigratePart, imported: ImportReport, consumers: int = 0) -> 
 
 
 def _write_document(files: FileSystem, path: str, config: Mapping[str, Any], **more: Any) -> None:
-    # What Go's server adds to a configuration has names with capitals.
+    # Keys that Go's server adds to a configuration have capitals.
     settings = {key: value for key, value in config.items() if key.islower()}
-    # One server keeps one copy.
+    # A single server keeps one replica.
     settings["num_replicas"] = 1
     document = {
         "version": DOCUMENT_VERSION,
@@ -222,7 +219,7 @@ def _write_consumers(files: FileSystem, building: str, reader: GoStreamReader) -
         try:
             state = consumer.state and encode_consumer_state(to_consumer_state(consumer.state))
         except PenstockError:
-            # The import has told of it: the consumer begins anew.
+            # The import has reported it: the consumer starts anew.
             state = None
         files.make_dirs(folder)
         path = os.path.join(folder, CONSUMER_DOCUMENT)

@@ -4,10 +4,10 @@
     dedupe           with an id each, so that the stream drops what it had within its window
     exactly-once     in atomic batches with fences; a run goes on where the last one ended
 
-Exactly once, the stream that is written to remembers: beside the fences of the tasks stands the
-plan, which says from where to where a run goes and how. A run that was broken off is finished by
-the next one as it was planned, and only then comes what is new; so the same command, run again and
-again, keeps a copy. A plan that does not fit what is asked for is refused.
+For exactly-once delivery the target stream holds the plan beside the fences of the tasks: which
+sequences a run publishes, and how. An interrupted run is finished by the next one as it was
+planned, before new messages: the same command, run repeatedly, keeps a copy. A stored plan that
+does not fit the options is refused.
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ from penstock.client.jetstream import JetStream
 from penstock.errors import FormatError, UsageError
 from penstock.format.hashing import xxh64
 from penstock.format.sequence_set import SequenceSet
-from penstock.spark.connecting import streams_of
-from penstock.spark.jobs.archive_origin import between, find_origin
-from penstock.spark.jobs.inputs import SELECTING, Input
-from penstock.spark.jobs.report import Report
+from penstock.spark.connection import streams_of
+from penstock.spark.jobs.inputs import SELECTING, Input, between, find_origin
+from penstock.spark.jobs.job import OnProgress, Report, run_parts
 from penstock.spark.jobs.republish import (
     STORED_ROWS,
-    RepublishPart,
+    RepublishTask,
     SubjectMap,
     republish_part,
 )
-from penstock.spark.jobs.work import Tell, run_parts
-from penstock.spark.sinks.fences import Committed, FencePlace, read_committed, write_committed
+from penstock.spark.sinks.fences import Committed, FenceSubjects, read_committed, write_committed
 from penstock.spark.sinks.settings import Delivery, Sink, read_sink
 
 JOB = "replay"
@@ -51,12 +49,12 @@ class Plan(msgspec.Struct, frozen=True):
     how: str
 
 
-Stretches = list[tuple[int | None, Plan]]
-"""What is to be done, each with the sequence of the plan that it follows on; None where its own
-plan is there, or none is kept."""
+PendingPlans = list[tuple[int | None, Plan]]
+"""Plans that are to be run, each with the sequence of the stored plan that it replaces; None if the
+plan itself is stored, or none is stored."""
 
 
-class Replaying(msgspec.Struct, frozen=True):
+class ReplayOptions(msgspec.Struct, frozen=True):
     """How messages are published."""
 
     target: dict[str, str]
@@ -67,10 +65,10 @@ class Replaying(msgspec.Struct, frozen=True):
     parallel: int = 1
     speed: float = 0.0
     rule: str = ""
-    """What else tells which messages are published."""
+    """A text for anything else that decides which messages are published."""
 
     def sink(self, version: int) -> Sink:
-        """Give where rows go; raises UsageError where the stream is not fit for it."""
+        """Return the sink of a run; raise UsageError if the stream does not allow it."""
         options = {**self.target, "delivery": str(self.delivery)}
         if self.delivery is not Delivery.AT_LEAST_ONCE:
             options.setdefault("sinkId", JOB)
@@ -82,14 +80,14 @@ class Replaying(msgspec.Struct, frozen=True):
 def replay(
     spark: SparkSession,
     source: Input,
-    replaying: Replaying,
+    replaying: ReplayOptions,
     *,
     job: str = JOB,
     dropped: SequenceSet | None = None,
     dry_run: bool = False,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Report:
-    """Publish an input into a stream; raises UsageError before anything is published."""
+    """Publish an input into a stream; raise UsageError before anything is published."""
     if replaying.parallel < 1 or replaying.speed < 0:
         raise UsageError("a replay has at least one task, and no speed below 0")
     first, end = bounds_of(source)
@@ -97,35 +95,35 @@ def replay(
     report = Report(job, source.shown, dry_run=dry_run, outputs=[sink.target.stream])
     work = _Work(spark, source, replaying, (dropped or SequenceSet()).encode())
     if replaying.delivery is not Delivery.EXACTLY_ONCE:
-        stretches: Stretches = [(None, Plan(first, end, replaying.parallel, ""))]
+        stretches: PendingPlans = [(None, Plan(first, end, replaying.parallel, ""))]
     else:
         stretches = work.stretches(sink, first, end)
     for last, plan in stretches:
         report.parts += plan.parallel
         report.add(sequences=plan.end - plan.first, published=0, present=0)
         if not dry_run:
-            work.run(report, plan, last, tell)
+            work.run(report, plan, last, on_progress)
     if not stretches:
         report.parts_skipped = replaying.parallel
     return report
 
 
 def bounds_of(source: Input) -> tuple[int, int]:
-    """Give the sequences that an input has now: the first, and the one behind the last."""
+    """Return the first sequence that an input has now, and the one behind the last."""
     origin = find_origin(source.whole())
     return origin.first, max(origin.end, origin.first)
 
 
 class _Work(msgspec.Struct, frozen=True):
-    """A replay in the driver."""
+    """One replay, in the driver."""
 
     spark: SparkSession
     source: Input
-    replaying: Replaying
+    replaying: ReplayOptions
     dropped: bytes
 
     def how(self) -> str:
-        """Tell a replay from one that publishes something else."""
+        """Return a digest that tells a replay from one that publishes something else."""
         given = {
             name.lower(): text
             for name, text in self.source.options.items()
@@ -135,9 +133,9 @@ class _Work(msgspec.Struct, frozen=True):
         told = json.dumps([given, maps, self.replaying.rule], sort_keys=True)
         return f"{xxh64(told.encode()):016x}"
 
-    def stretches(self, sink: Sink, first: int, end: int) -> Stretches:
-        """Find out what is to be done, exactly once; raises UsageError."""
-        place = FencePlace(sink.target.stream, sink.fence_prefix, sink.target.sink_id)
+    def stretches(self, sink: Sink, first: int, end: int) -> PendingPlans:
+        """Return the plans to run for exactly-once delivery; raise UsageError."""
+        place = FenceSubjects(sink.target.stream, sink.fence_prefix, sink.target.sink_id)
         wanted = Plan(first, end, self.replaying.parallel, self.how())
         with streams_of(sink.connection) as streams:
             found, seq = _read_plan(streams, place)
@@ -155,22 +153,24 @@ class _Work(msgspec.Struct, frozen=True):
                     "source, filter, map or number of tasks: give another sinkId"
                 )
         done = committed is not None and committed.batch >= found.end
-        rest: Stretches = [] if done else [(None, found)]
+        rest: PendingPlans = [] if done else [(None, found)]
         if end > found.end:
             rest.append((seq, replace(wanted, first=max(found.end, first))))
         return rest
 
-    def run(self, report: Report, plan: Plan, last: int | None, tell: Tell | None) -> None:
-        """Publish a stretch, once its plan is kept where one is."""
+    def run(
+        self, report: Report, plan: Plan, last: int | None, on_progress: OnProgress | None
+    ) -> None:
+        """Publish the sequences of a plan, after the plan itself is stored if it must be."""
         sink = self.replaying.sink(plan.end)
-        place = FencePlace(sink.target.stream, sink.fence_prefix, sink.target.sink_id)
+        place = FenceSubjects(sink.target.stream, sink.fence_prefix, sink.target.sink_id)
         if last is not None:
             with streams_of(sink.connection) as streams:
                 _write_plan(streams, place, plan, last)
-        sources = tuple(between(self.source, plan.first, plan.end).parts())
-        parts = [
-            RepublishPart(
-                sources,
+        parts = tuple(between(self.source, plan.first, plan.end).parts())
+        tasks = [
+            RepublishTask(
+                parts,
                 sink,
                 self.replaying.maps,
                 number,
@@ -180,14 +180,14 @@ class _Work(msgspec.Struct, frozen=True):
             )
             for number in range(plan.parallel)
         ]
-        for each in run_parts(self.spark, republish_part, parts, tell):
+        for each in run_parts(self.spark, republish_part, tasks, on_progress):
             report.add(published=each.published, present=each.present)
         if sink.is_exact:
             with streams_of(sink.connection) as streams:
                 write_committed(streams, place, Committed(plan.end), plan.parallel)
 
 
-def _read_plan(streams: JetStream, place: FencePlace) -> tuple[Plan | None, int]:
+def _read_plan(streams: JetStream, place: FenceSubjects) -> tuple[Plan | None, int]:
     found = streams.find(place.stream, last_by_subj=place.subject(PLAN))
     if found is None:
         return None, 0
@@ -197,8 +197,8 @@ def _read_plan(streams: JetStream, place: FencePlace) -> tuple[Plan | None, int]
         raise FormatError(f"{place.subject(PLAN)}: no plan of a replay: {error}") from None
 
 
-def _write_plan(streams: JetStream, place: FencePlace, plan: Plan, last: int) -> None:
-    # Of two runs at a time one is refused.
+def _write_plan(streams: JetStream, place: FenceSubjects, plan: Plan, last: int) -> None:
+    # Of two runs at the same time one is refused.
     headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % last
     subject = place.subject(PLAN).encode()
     streams.publish(subject, msgspec.json.encode(plan), headers=headers)

@@ -1,11 +1,11 @@
 """Publishing stored messages again, into another stream: what `replay` and `dedupe` share.
 
-A message tells where it was before: `Nats-Orig-Stream`, `Nats-Orig-Sequence`, `Nats-Orig-Time`.
+A message has its origin in headers: `Nats-Orig-Stream`, `Nats-Orig-Sequence`, `Nats-Orig-Time`.
 Headers that would tell the server to do something (expectations, ids, rollups, schedules, times to
-live) are left out: they were meant for the stream that it was in.
+live) are left out: they were meant for the stream that the message was in.
 
-Each of `parallel` tasks reads the whole stretch and takes the subjects that fall to it, by their
-hash, so that messages of one subject keep their order; one task keeps the order of all.
+Each of `parallel` tasks reads the whole range and takes its subjects, by their hash, so that
+messages of one subject keep their order. A single task keeps the order of all.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.client.rows import Rows
+from penstock.client.row_publisher import Rows
 from penstock.clock import SystemClock
 from penstock.errors import UsageError
 from penstock.format.sequence_set import SequenceSet
+from penstock.limits import PACED_ROWS_MAX
 from penstock.spark import schema
-from penstock.spark.archives.rows import binary_buffers, column_numbers
-from penstock.spark.jobs.inputs import InputPart, read_part
+from penstock.spark.archives.parquet import binary_buffers, column_numbers
+from penstock.spark.part import StreamPart
 from penstock.spark.rows import hash_each
 from penstock.spark.sinks.rows import RowShape, column_bytes
 from penstock.spark.sinks.settings import Delivery, Sink
@@ -37,8 +38,6 @@ COLUMNS = (
     schema.RAW_HEADERS,
     schema.DATA,
 )
-PACED_ROWS_MAX = 256
-"""Messages that are published together where they keep their times: what lies a moment apart."""
 
 _ORDERS = (
     r"(?i)\r\nNats-(?:Expected-[\w-]*|Msg-Id|Rollup|Batch-[\w-]*|Schedule[\w-]*|TTL|Orig-[\w-]*)"
@@ -49,30 +48,30 @@ _WILDCARD = re.compile(r"\{\{wildcard\((\d+)\)\}\}|\$(\d+)")
 
 
 class SubjectMap(msgspec.Struct, frozen=True):
-    """Which subjects become which others: a pattern, as a regular expression, and what it gives."""
+    """A rule that renames subjects: a regular expression and its replacement."""
 
     pattern: str
     gives: str
 
 
 class Republished(msgspec.Struct):
-    """What a task did."""
+    """The result of a task."""
 
     published: int = 0
     present: int = 0
-    """Messages that an earlier attempt or run had brought in."""
+    """Messages that an earlier attempt or run had published."""
 
 
-class RepublishPart(msgspec.Struct, frozen=True):
+class RepublishTask(msgspec.Struct, frozen=True):
     """What one task publishes."""
 
-    sources: tuple[InputPart, ...]
+    parts: tuple[StreamPart, ...]
     sink: Sink
     maps: tuple[SubjectMap, ...] = ()
     partition: int = 0
     partitions: int = 1
     speed: float = 0.0
-    """How many times as fast as they came; 0 for as fast as can be."""
+    """How many times as fast as they were stored; 0 for as fast as possible."""
 
     dropped: bytes = b""
     """Sequences that are left out, encoded."""
@@ -82,7 +81,7 @@ class StoredShape(RowShape, frozen=True):
     """Rows as they were stored, headers and all."""
 
     def rows(self, batch: pa.RecordBatch, id_start: bytes | None = None, first: int = 0) -> Rows:
-        """Give the rows of a batch as messages."""
+        """Return the rows of a batch as messages."""
         return Rows(
             column_bytes(batch.column("subject"), "subject"),
             binary_buffers(batch.column("headers_raw")),
@@ -94,9 +93,9 @@ STORED_ROWS = StoredShape("data", id_column="sequence")
 
 
 def parse_map(text: str) -> SubjectMap:
-    """Read `orders.*.>=copy.$1.>`; raises UsageError.
+    """Return the rule in a text such as `orders.*.>=copy.$1.>`; raise UsageError.
 
-    A wildcard is `$1`, `$2` … on the right, or `{{wildcard(1)}}`; what `>` stands for stays.
+    A wildcard is `$1`, `$2` … on the right, or `{{wildcard(1)}}`; the tokens that `>` matches stay.
     """
     given, equals, gives = text.partition("=")
     if not equals or not given or not gives:
@@ -120,30 +119,30 @@ def parse_map(text: str) -> SubjectMap:
 # In tasks
 
 
-def republish_part(part: RepublishPart) -> Republished:
-    """Publish what falls to a task; raises RefusedByServer, NotTheSameRows, UsageError, OSError."""
-    batches = _changed_batches(part)
-    if part.speed:
-        batches = paced(batches, part.speed)
-    done = write_rows(part.sink, batches, is_streaming=False)
+def republish_part(task: RepublishTask) -> Republished:
+    """Publish a task's messages; raise RefusedByServer, NotTheSameRows, UsageError or OSError."""
+    batches = _changed_batches(task)
+    if task.speed:
+        batches = paced(batches, task.speed)
+    done = write_rows(task.sink, batches, is_streaming=False)
     return Republished(done.rows, done.duplicates)
 
 
-def _changed_batches(part: RepublishPart) -> Iterator[pa.RecordBatch]:
-    dropped = pa.array(SequenceSet.decode(part.dropped) if part.dropped else [], pa.int64())
-    for source in part.sources:
-        for batch in read_part(source, COLUMNS):
+def _changed_batches(task: RepublishTask) -> Iterator[pa.RecordBatch]:
+    dropped = pa.array(SequenceSet.decode(task.dropped) if task.dropped else [], pa.int64())
+    for part in task.parts:
+        for batch in part.read(COLUMNS):
             kept = batch
             if len(dropped):
                 is_dropped = pc.is_in(batch.column("sequence"), value_set=dropped)
                 kept = batch.filter(pc.invert(is_dropped))
-            if part.partitions > 1:
-                kept = kept.filter(_falls_to(kept.column("subject"), part))
+            if task.partitions > 1:
+                kept = kept.filter(_falls_to(kept.column("subject"), task))
             if len(kept):
-                yield _changed(kept, source.stream, part)
+                yield _changed(kept, part.stream, task)
 
 
-def _falls_to(subjects: pa.Array, part: RepublishPart) -> pa.Array:
+def _falls_to(subjects: pa.Array, task: RepublishTask) -> pa.Array:
     count = len(subjects)
     nothing = (memoryview(bytes(4 * (count + 1))).cast("i"), memoryview(b""))
     zeros = memoryview(bytes(8 * count))
@@ -151,17 +150,17 @@ def _falls_to(subjects: pa.Array, part: RepublishPart) -> pa.Array:
         zeros.cast("Q"), zeros.cast("q"), column_bytes(subjects, "subject"), nothing, nothing
     )
     numbers = pa.Array.from_buffers(pa.uint64(), count, [None, pa.py_buffer(hashes)])
-    many = pa.scalar(part.partitions, pa.uint64())
+    many = pa.scalar(task.partitions, pa.uint64())
     rest = pc.subtract(numbers, pc.multiply(pc.divide(numbers, many), many))
-    return pc.equal(rest, pa.scalar(part.partition, pa.uint64()))
+    return pc.equal(rest, pa.scalar(task.partition, pa.uint64()))
 
 
-def _changed(batch: pa.RecordBatch, stream: str, part: RepublishPart) -> pa.RecordBatch:
-    with_ids = part.sink.target.delivery is Delivery.DEDUPE
-    id_start = f"{part.sink.target.sink_id}:{stream}:" if with_ids else ""
+def _changed(batch: pa.RecordBatch, stream: str, task: RepublishTask) -> pa.RecordBatch:
+    with_ids = task.sink.target.delivery is Delivery.DEDUPE
+    id_start = f"{task.sink.target.sink_id}:{stream}:" if with_ids else ""
     return pa.RecordBatch.from_arrays(
         [
-            mapped(batch.column("subject"), part.maps),
+            mapped(batch.column("subject"), task.maps),
             batch.column("sequence"),
             batch.column("time_ns"),
             origin_headers(batch, stream, id_start=id_start),
@@ -172,7 +171,7 @@ def _changed(batch: pa.RecordBatch, stream: str, part: RepublishPart) -> pa.Reco
 
 
 def mapped(subjects: pa.Array, maps: tuple[SubjectMap, ...]) -> pa.Array:
-    """Give subjects as the first map that fits makes them; others stay."""
+    """Return subjects renamed by the first rule that matches; others stay."""
     given, is_open = subjects, pa.repeat(pa.scalar(True), len(subjects))
     for each in maps:
         fits = pc.and_(is_open, pc.match_substring_regex(given, each.pattern))
@@ -185,7 +184,7 @@ def mapped(subjects: pa.Array, maps: tuple[SubjectMap, ...]) -> pa.Array:
 def origin_headers(
     batch: pa.RecordBatch, stream: str, *, first_lines: str = "", id_start: str = ""
 ) -> pa.Array:
-    """Give headers as messages of a stream are published again with them.
+    """Return the headers with which messages of a stream are published again.
 
     The batch has the columns `sequence`, `time_ns` and `headers_raw`. With `id_start` each message
     has an id, which ends with its sequence.
@@ -215,7 +214,7 @@ def _bytes(text: str) -> pa.Scalar:
 
 
 def paced(batches: Iterator[pa.RecordBatch], speed: float) -> Iterator[pa.RecordBatch]:
-    """Yield messages when their time has come, so many times as fast as they came at first."""
+    """Yield messages at the pace of their times, so many times as fast."""
     clock, pause = SystemClock(), threading.Event()
     started_ns = clock.monotonic_ns()
     first_ns: int | None = None

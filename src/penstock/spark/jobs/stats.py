@@ -1,12 +1,12 @@
 """The job `stats`: what a stream holds, by subject and hour, as a table.
 
-Tasks count what their part holds in compiled code, of a directory of ours by the blocks' indexes
-alone; what they hand back are partial counts, which Spark adds up, so that a million subjects need
-no memory of the driver's. Sizes and bytes are those that servers count: 30 + subject + payload, and
-with headers 4 + headers.
+Tasks count their parts in compiled code, for a directory of our layout by the blocks' indexes
+alone. They return partial counts, which Spark adds up, so that a million subjects need no memory of
+the driver. Sizes and bytes are those that servers count: 30 + subject + payload, and with headers 4
++ headers.
 
-Read-only. Results are a table of the largest groups and, where asked for, Parquet with all of them,
-which has its mark `_SUCCESS` once it is whole.
+Read-only. The result is a table of the largest groups and, if an output is given, Parquet with all
+of them, which has the file `_SUCCESS` once it is whole.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import partial
 
 import msgspec
 import pyarrow as pa
@@ -25,25 +26,22 @@ from pyspark.sql import functions as f
 from penstock.errors import UsageError
 from penstock.format.block_folder import BlockFolder
 from penstock.format.sequence_set import SequenceSet
-from penstock.limits import HEADER_NAMES_MAX, TALLY_CELLS_MAX
+from penstock.limits import GROUPS_IN_DRIVER_MAX, HEADER_NAMES_MAX, TALLY_CELLS_MAX
 from penstock.spark import schema
-from penstock.spark.archives.rows import binary_buffers, column_numbers
+from penstock.spark.archives.parquet import binary_buffers, column_numbers
 from penstock.spark.arrow import text_of
-from penstock.spark.blocks.scan import Stretch
-from penstock.spark.folders import open_folder
-from penstock.spark.jobs.inputs import Input, InputPart, read_part
-from penstock.spark.jobs.report import Report
-from penstock.spark.jobs.work import Tell, part_rows, run_parts, running
+from penstock.spark.blocks.scan import BlockRange
+from penstock.spark.folder import open_folder
+from penstock.spark.jobs.inputs import Input
+from penstock.spark.jobs.job import OnProgress, Report, part_rows, run_parts, running
+from penstock.spark.part import MessageSelection, StreamPart
 from penstock.spark.tally import Cells, Tally
-from penstock.subjects import SubjectFilter
 
 JOB = "stats"
 MESSAGE_OVERHEAD_BYTES = 30
 HEADERS_OVERHEAD_BYTES = 4
-"""What a message, and its headers, count for beside their bytes."""
+"""What a message, and its headers, count for in addition to their bytes."""
 
-GROUPS_IN_DRIVER_MAX = 10_000
-"""So many groups are ordered in the driver, which takes one run of Spark; more are left to it."""
 
 _PARTIAL = pa.schema(
     [
@@ -60,17 +58,17 @@ _PERCENTILES = (0.5, 0.9, 0.99)
 
 
 class Order(StrEnum):
-    """What makes a group large."""
+    """By which number groups are sorted."""
 
     MESSAGES = "messages"
     BYTES = "bytes"
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """What is to be counted, and what of it is shown."""
+class StatsRequest(msgspec.Struct, frozen=True):
+    """What is counted, and what of it is shown."""
 
     depth: int = -1
-    """How many tokens of a subject make its group; below 0 all of them."""
+    """How many tokens of a subject make its group; all of them if below 0."""
 
     by_hour: bool = False
     header_names: bool = False
@@ -101,47 +99,40 @@ class StatsReport(Report):
     header_names: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class StatsPart(msgspec.Struct, frozen=True):
-    """What one task counts."""
-
-    source: InputPart
-    wish: Wish
-
-
 def stats(
     spark: SparkSession,
     source: Input,
     *,
-    wish: Wish = Wish(),  # noqa: B008 - it is frozen
+    request: StatsRequest = StatsRequest(),  # noqa: B008 - it is frozen
     output: str = "",
     dry_run: bool = False,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> StatsReport:
-    """Count a stream; raises UsageError, also where something is at `output`."""
-    parts = [StatsPart(each, wish) for each in source.parts()]
+    """Count a stream; raise UsageError, also if `output` exists."""
+    parts = source.parts()
     report = StatsReport(JOB, source.shown, dry_run=dry_run, parts=len(parts))
     if dry_run:
         return report
-    totals = count_groups(spark, parts)
-    with running(spark, len(parts), tell):
+    totals = count_groups(spark, parts, request)
+    with running(spark, len(parts), on_progress):
         few = [] if output else totals.limit(GROUPS_IN_DRIVER_MAX + 1).collect()
         if output or len(few) > GROUPS_IN_DRIVER_MAX:
-            _fill_from_many(report, totals, wish, output)
+            _fill_from_many(report, totals, request, output)
         else:
-            _fill(report, [Group(**row.asDict()) for row in few], wish)
-    if wish.header_names:
-        report.header_names = _sum_names(run_parts(spark, name_headers, parts, tell))
+            _fill(report, [Group(**row.asDict()) for row in few], request)
+    if request.header_names:
+        report.header_names = _sum_names(run_parts(spark, name_headers, parts, on_progress))
     return report
 
 
 # In the driver
 
 
-def count_groups(spark: SparkSession, parts: list[StatsPart]) -> DataFrame:
-    """Give a row for each group of the parts together, with the names of `Group`."""
-    partial = part_rows(spark, count_part, parts, _PARTIAL_SPARK)
+def count_groups(spark: SparkSession, parts: list[StreamPart], request: StatsRequest) -> DataFrame:
+    """Return a row for each group of all parts, with the fields of `Group`."""
+    counts = part_rows(spark, partial(count_part, request), parts, _PARTIAL_SPARK)
     sizes = f.percentile("size", list(_PERCENTILES), f.col("messages"))
-    counted = partial.groupBy(f.col("group").alias("subject"), "hour_ns").agg(
+    counted = counts.groupBy(f.col("group").alias("subject"), "hour_ns").agg(
         f.sum("messages").alias("messages"),
         f.sum("bytes").alias("bytes"),
         f.min("first_seq").alias("first_seq"),
@@ -158,17 +149,19 @@ def count_groups(spark: SparkSession, parts: list[StatsPart]) -> DataFrame:
     return counted.select(*shown, *percentiles)
 
 
-def _fill(report: StatsReport, groups: list[Group], wish: Wish) -> None:
+def _fill(report: StatsReport, groups: list[Group], request: StatsRequest) -> None:
     report.add(
         groups=len(groups),
         messages=sum(each.messages for each in groups),
         bytes=sum(each.bytes for each in groups),
     )
-    groups.sort(key=lambda each: (-getattr(each, wish.order), each.subject, each.hour_ns or 0))
-    report.groups = groups[: wish.rows]
+    groups.sort(key=lambda each: (-getattr(each, request.order), each.subject, each.hour_ns or 0))
+    report.groups = groups[: request.rows]
 
 
-def _fill_from_many(report: StatsReport, totals: DataFrame, wish: Wish, output: str) -> None:
+def _fill_from_many(
+    report: StatsReport, totals: DataFrame, request: StatsRequest, output: str
+) -> None:
     totals = totals.persist()
     try:
         whole = totals.agg(
@@ -177,7 +170,7 @@ def _fill_from_many(report: StatsReport, totals: DataFrame, wish: Wish, output: 
             f.coalesce(f.sum("bytes"), f.lit(0)).alias("bytes"),
         )
         report.add(**whole.collect()[0].asDict())
-        largest = totals.orderBy(f.desc(wish.order), "subject", "hour_ns").limit(wish.rows)
+        largest = totals.orderBy(f.desc(request.order), "subject", "hour_ns").limit(request.rows)
         report.groups = [Group(**row.asDict()) for row in largest.collect()]
         if output:
             _write(totals, output)
@@ -211,56 +204,54 @@ def _bound(names: Counter[str]) -> None:
 # In tasks
 
 
-def count_part(part: StatsPart) -> Iterator[pa.RecordBatch]:
-    """Yield what a part holds, as partial counts; several rows may be of one group."""
-    tally = _new_tally(part)
-    for _ in _counting(tally, part.source):
+def count_part(request: StatsRequest, part: StreamPart) -> Iterator[pa.RecordBatch]:
+    """Yield partial counts of a part; several rows may be of one group."""
+    tally = _new_tally(request, part)
+    for _ in _counting(tally, part):
         if tally.cell_count > TALLY_CELLS_MAX:
-            yield _partial(tally.take(), part.wish)
-    yield _partial(tally.take(), part.wish)
+            yield _partial(tally.take(), request)
+    yield _partial(tally.take(), request)
 
 
-def _new_tally(part: StatsPart) -> Tally:
-    source = part.source.source
-    # A server selects by itself, and so does the reader of Go's files.
-    patterns = source.wanted.subjects if isinstance(source, Stretch) else None
+def _new_tally(request: StatsRequest, part: StreamPart) -> Tally:
+    # A server filters by itself, and so does the reader of Go's files.
+    is_blocks = isinstance(part.source, BlockRange)
     return Tally(
-        depth=part.wish.depth,
-        by_hour=part.wish.by_hour,
-        subjects=None if patterns is None else SubjectFilter(patterns),
+        depth=request.depth,
+        by_hour=request.by_hour,
+        subjects=part.selection.subject_filter() if is_blocks else None,
     )
 
 
-def _counting(tally: Tally, part: InputPart) -> Iterator[None]:
-    if isinstance(part.source, Stretch) and not part.source.place.is_go:
-        return _tally_indexes(tally, part.source)
+def _counting(tally: Tally, part: StreamPart) -> Iterator[None]:
+    if isinstance(part.source, BlockRange) and not part.source.directory.is_go:
+        return _tally_indexes(tally, part.source, part.selection)
     return _tally_rows(tally, part)
 
 
-def _tally_indexes(tally: Tally, stretch: Stretch) -> Iterator[None]:
-    folder = BlockFolder(open_folder(stretch.place.path))
-    removed = SequenceSet.decode(stretch.removed)
-    wanted = stretch.wanted
-    for block in stretch.blocks:
+def _tally_indexes(tally: Tally, source: BlockRange, selection: MessageSelection) -> Iterator[None]:
+    folder = BlockFolder(open_folder(source.directory.path))
+    removed = SequenceSet.decode(source.removed)
+    for block in source.blocks:
         try:
             index = folder.load_index(block.number)
         except FileNotFoundError:
-            # All that it held was removed since.
+            # All messages of the block were removed since the plan was made.
             continue
         tally.add_index(
             index,
             removed,
-            first_seq=wanted.first_seq,
-            last_seq=min(wanted.last_seq, block.last_seq),
-            first_ns=wanted.first_ns,
-            last_ns=wanted.last_ns,
+            first_seq=selection.first_seq,
+            last_seq=min(selection.last_seq, block.last_seq),
+            first_ns=selection.first_ns,
+            last_ns=selection.last_ns,
         )
         yield
 
 
-def _tally_rows(tally: Tally, part: InputPart) -> Iterator[None]:
+def _tally_rows(tally: Tally, part: StreamPart) -> Iterator[None]:
     columns = (schema.SUBJECT_RAW, schema.SEQUENCE, schema.TIME_NS, schema.RAW_HEADERS, schema.SIZE)
-    for batch in read_part(part, columns):
+    for batch in part.read(columns):
         subjects, sequences, times, headers, sizes = batch.columns
         has_headers = pc.greater(pc.binary_length(headers), 0)
         overhead = pc.add(
@@ -273,7 +264,7 @@ def _tally_rows(tally: Tally, part: InputPart) -> Iterator[None]:
         yield
 
 
-def _partial(cells: Cells, wish: Wish) -> pa.RecordBatch:
+def _partial(cells: Cells, request: StatsRequest) -> pa.RecordBatch:
     groups = pa.Array.from_buffers(
         pa.binary(),
         cells.count,
@@ -286,15 +277,15 @@ def _partial(cells: Cells, wish: Wish) -> pa.RecordBatch:
             cells.last_seqs, cells.first_times, cells.last_times,
         )
     ]  # fmt: skip
-    if not wish.by_hour:
+    if not request.by_hour:
         numbers[0] = pa.nulls(cells.count, pa.int64())
     return pa.RecordBatch.from_arrays([text_of(groups), *numbers], schema=_PARTIAL)
 
 
-def name_headers(part: StatsPart) -> Counter[str]:
-    """Give how many messages of a part have which header."""
+def name_headers(part: StreamPart) -> Counter[str]:
+    """Return how many messages of a part have which header."""
     names: Counter[str] = Counter()
-    for batch in read_part(part.source, (schema.HEADER_MAP,)):
+    for batch in part.read((schema.HEADER_MAP,)):
         for each in pc.value_counts(batch.column(0).keys):
             names[each["values"].as_py()] += each["counts"].as_py()
         _bound(names)

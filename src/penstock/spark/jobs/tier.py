@@ -1,11 +1,11 @@
 """The job `tier`: old messages move from a stream into its archive, and are purged behind it.
 
     1  everything below the cut is archived
-    2  the files that hold what the stream still has of it are read again and checked
-    3  the stream is purged, up to the end of the last file that proved whole
+    2  the files of messages that the stream still has are read again and checked
+    3  the stream is purged, up to the end of the last file that is whole
 
-What always holds: a message is purged only when a manifest names the file that holds it, and this
-run has read that file. A run that was broken off anywhere is finished by the next.
+Invariant: a message is purged only if a manifest names the file that holds it, and this run has
+read that file. An interrupted run is finished by the next.
 """
 
 from __future__ import annotations
@@ -17,26 +17,24 @@ from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
 from penstock.spark.archives.folder import ArchiveFolder
 from penstock.spark.archives.manifest import FileEntry, find_manifest
-from penstock.spark.connecting import streams_of
+from penstock.spark.connection import streams_of
 from penstock.spark.jobs.archive import TableFormat, archive
-from penstock.spark.jobs.archive_check import check_files
+from penstock.spark.jobs.check_archive import check_files
 from penstock.spark.jobs.inputs import Input, StreamFormat
-from penstock.spark.jobs.report import Finding, Report
-from penstock.spark.jobs.work import Tell
-from penstock.spark.positions import DataLoss
+from penstock.spark.jobs.job import Finding, OnProgress, Report
+from penstock.spark.position import DataLoss
 from penstock.spark.streams import settings as stream_settings
-from penstock.spark.streams.counts import end_of_rows, position_at
-from penstock.spark.streams.facts import StreamFacts
+from penstock.spark.streams.facts import StreamFacts, end_of_rows, position_at
 
 
 class Keep(msgspec.Struct, frozen=True):
-    """What stays in the stream: messages from a time on, or so many of the last."""
+    """What stays in the stream: messages from a time on, or the last so many."""
 
     since_ns: int | None = None
     messages: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse both and neither."""
+        """Raise UsageError for both, for neither, and for a negative number."""
         if (self.since_ns is None) == (self.messages is None):
             raise UsageError("say what stays in the stream: a time, or a number of messages")
         if self.messages is not None and self.messages < 0:
@@ -51,12 +49,12 @@ def tier(
     *,
     table: TableFormat = TableFormat.PARQUET,
     dry_run: bool = False,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Report:
-    """Archive what is not to be kept, check it, and purge it from the stream.
+    """Archive messages that do not stay, check the files, and purge the stream.
 
-    Raises what `archive` raises. Where a file does not prove whole, the purge ends before it, and
-    the report has it as a finding.
+    Raise what `archive` raises. If a file is damaged, the purge ends before it, and the report has
+    it as a finding.
     """
     if source.format != StreamFormat:
         raise UsageError(f"only a server can purge a stream: read it as {StreamFormat}")
@@ -66,7 +64,9 @@ def tier(
         raise UsageError(f"stream {facts.name} loses messages to its consumers, not to their age")
     with streams_of(settings.connection) as streams:
         cut = find_cut(streams, facts, keep)
-    report = archive(spark, source, target, until=cut, table=table, dry_run=dry_run, tell=tell)
+    report = archive(
+        spark, source, target, until=cut, table=table, dry_run=dry_run, on_progress=on_progress
+    )
     report.job = "tier"
     report.counts["cut"] = cut
     manifest = find_manifest(ArchiveFolder(target))
@@ -74,7 +74,7 @@ def tier(
         report.add(purged=0)
         return report
     files = manifest.between(facts.first_seq, cut - 1)
-    report.findings = check_files(spark, target, files, tell)
+    report.findings = check_files(spark, target, files, on_progress)
     end = min(_proved_end(facts.first_seq, files, report.findings), cut)
     if end < cut and not report.findings:
         what = f"no file answers for sequence {end}, which the stream still has"
@@ -85,7 +85,7 @@ def tier(
 
 
 def find_cut(streams: JetStream, facts: StreamFacts, keep: Keep) -> int:
-    """Give the first sequence that stays in the stream."""
+    """Return the first sequence that stays in the stream."""
     if keep.messages is not None:
         gone = facts.messages - keep.messages
         if gone <= 0:

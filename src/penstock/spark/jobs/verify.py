@@ -1,12 +1,12 @@
-"""The job `verify`: every byte of stream directories is read and held against what it should be.
+"""The job `verify`: every byte of stream directories is read and checked.
 
-A part is a run of blocks of one directory; a task reads them whole and checks each record's
-checksum, that sequences rise, that a block goes on where the one before it ended, and that its
-index says just what is in it. What takes a look at a whole directory is done in the driver: blocks
-that are gone, by the indexes that they left and by what the stream's checkpoint counts.
+A task reads the blocks of one directory between two numbers, and checks each record's checksum,
+that sequences rise, that a block goes on where the one before it ended, and that its index matches
+it. The driver checks what concerns a whole directory: blocks that are gone, by indexes that are
+left and by the stream's checkpoint.
 
-Read-only, without a lock, also beside a server that writes. A run leaves nothing behind, so there
-is nothing to resume.
+Read-only, without a lock, also while a server writes. A run leaves nothing behind, so there is
+nothing to resume.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from penstock.errors import CorruptStore, UnsupportedVersion, UsageError
+from penstock.format.block_folder import BLOCK_MAX, INDEX_MISSING, INDEX_OLD, UNFINISHED
 from penstock.format.damage import Damage
-from penstock.format.envelope import StoreKey
 from penstock.format.files import ReadableFolder
 from penstock.format.layout import (
     LEGACY_NAME,
@@ -30,41 +30,32 @@ from penstock.format.layout import (
     index_number,
     is_stream_directory,
 )
-from penstock.format.reader import (
-    BLOCK_MAX,
-    INDEX_MISSING,
-    INDEX_OLD,
-    UNFINISHED,
-    BlockInfo,
-    StreamReader,
-)
 from penstock.format.sequence_set import SequenceSet
-from penstock.format.state import decode_checkpoint
+from penstock.format.state.checkpoint import decode_checkpoint
 from penstock.limits import JOB_FINDINGS_MAX
-from penstock.spark.blocks.scan import Place
+from penstock.spark.blocks.scan import StreamDirectory
 from penstock.spark.blocks.settings import read_settings
-from penstock.spark.folders import open_folder
+from penstock.spark.folder import open_folder
+from penstock.spark.jobs.check_archive import compare_with_archive
 from penstock.spark.jobs.inputs import BlockFormat, Input
-from penstock.spark.jobs.report import Finding, Report
-from penstock.spark.jobs.verify_archive import compare_with_archive
-from penstock.spark.jobs.work import Tell, run_parts
-from penstock.spark.plan import Splitting, group_blocks
+from penstock.spark.jobs.job import Finding, OnProgress, Report, run_parts
+from penstock.spark.plan import Splitting, Weighed, group_units
 
 JOB = "verify"
 MENDED_NOTES = (INDEX_MISSING, INDEX_OLD, UNFINISHED)
-"""What opening the store mends without a loss: an index is derived from its block."""
+"""Notes of what opening the store repairs without a loss: an index is derived from its block."""
 
 
-class VerifyPart(msgspec.Struct, frozen=True):
-    """What one task reads: the blocks of a directory from one number to another."""
+class VerifyTask(msgspec.Struct, frozen=True):
+    """The blocks of a directory that one task verifies, from one number to another."""
 
-    place: Place
+    directory: StreamDirectory
     first_block: int
     last_block: int
 
 
 class Verified(msgspec.Struct):
-    """What a task found."""
+    """The result of a task."""
 
     blocks: int = 0
     bytes: int = 0
@@ -77,7 +68,7 @@ class Verified(msgspec.Struct):
     findings_left_out: int = 0
 
     def find(self, kind: str, where: str, what: str) -> None:
-        """Note a finding; of very many the first are told and the others counted."""
+        """Add a finding; beyond the most that are reported, findings are only counted."""
         if len(self.findings) < JOB_FINDINGS_MAX:
             self.findings.append(Finding(kind, where, what))
         else:
@@ -92,28 +83,28 @@ def verify(
     stream: str = "",
     archive: str = "",
     dry_run: bool = False,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Report:
-    """Verify directories; raises UsageError where one holds no stream, WrongKey, OSError.
+    """Verify directories; raise UsageError if one holds no stream, WrongKey, or OSError.
 
-    With `archive` the one directory is held against its archive, too.
+    With `archive` the one directory is compared with its archive, too.
     """
     if archive and len(directories) != 1:
         raise UsageError("an archive is of one stream: give its directory alone")
-    places = [
-        read_settings({"path": path, "keyFile": key_file, "stream": stream}).place
+    opened = [
+        read_settings({"path": path, "keyFile": key_file, "stream": stream}).directory
         for path in directories
     ]
-    for place in places:
-        check_is_stream(place)
-    parts = [part for place in places for part in parts_of(place)]
-    report = Report(JOB, ", ".join(directories), dry_run=dry_run, parts=len(parts))
+    for directory in opened:
+        check_is_stream(directory)
+    tasks = [task for each in opened for task in tasks_of(each)]
+    report = Report(JOB, ", ".join(directories), dry_run=dry_run, parts=len(tasks))
     if dry_run:
-        report.add(bytes=sum(_size_of(place) for place in places), directories=len(places))
+        report.add(bytes=sum(_size_of(each) for each in opened), directories=len(opened))
         return report
-    found = [verify_layout(place) for place in places if not place.is_go]
-    found += run_parts(spark, verify_part, parts, tell)
-    report.add(directories=len(places))
+    found = [verify_layout(each) for each in opened if not each.is_go]
+    found += run_parts(spark, verify_part, tasks, on_progress)
+    report.add(directories=len(opened))
     for each in found:
         report.add(
             blocks=each.blocks,
@@ -127,42 +118,44 @@ def verify(
     if archive:
         options = {"path": directories[0], "keyFile": key_file, "onCorruptRecord": "skip"}
         source = Input(BlockFormat, options | ({"stream": stream} if stream else {}))
-        compare_with_archive(spark, source, archive, report, tell)
+        compare_with_archive(spark, source, archive, report, on_progress)
     return report
 
 
 # In the driver
 
 
-def check_is_stream(place: Place) -> None:
-    """Refuse a folder without a stream: that nothing is wrong there would say nothing."""
-    if place.is_go:
+def check_is_stream(directory: StreamDirectory) -> None:
+    """Raise UsageError for a folder without a stream: a report without findings would mislead."""
+    if directory.is_go:
         return
-    names = open_folder(place.path).list_names()
+    names = open_folder(directory.path).list_names()
     if LEGACY_NAME in names:
-        raise UsageError(f"{place.path}: an old JSON-lines store: migrate it first")
-    # A stream that never had a message has a lock.
+        raise UsageError(f"{directory.path}: an old JSON-lines store: migrate it first")
+    # A stream that never had a message has only a lock.
     if not is_stream_directory(names) and LOCK_NAME not in names:
-        raise UsageError(f"{place.path}: no stream here")
+        raise UsageError(f"{directory.path}: no stream here")
 
 
-def parts_of(place: Place) -> list[VerifyPart]:
-    """Divide a directory among tasks, so that every block number belongs to one of them."""
-    groups = group_blocks(_weights(place), Splitting())
-    starts = [0, *(group[0].number for group in groups[1:])]
+def tasks_of(directory: StreamDirectory) -> list[VerifyTask]:
+    """Return the tasks of a directory; every block number belongs to one of them."""
+    groups = group_units(_weighed(directory), Splitting())
+    starts = [0, *(group[0] for group in groups[1:])]
     ends = [*(start - 1 for start in starts[1:]), BLOCK_MAX]
     return [
-        VerifyPart(place, first, last) for first, last in zip(starts, ends, strict=True) if groups
+        VerifyTask(directory, first, last)
+        for first, last in zip(starts, ends, strict=True)
+        if groups
     ]
 
 
-def _weights(place: Place) -> list[BlockInfo]:
-    # Their lengths are all that counts here, and they cost no look into the files.
-    if place.is_go:
-        sizes = [(each.number, each.bytes) for each in place.open_go().blocks]
+def _weighed(directory: StreamDirectory) -> list[Weighed[int]]:
+    """Return the numbers of the blocks, weighed by their lengths: no file is read for that."""
+    if directory.is_go:
+        sizes = [(each.number, each.bytes) for each in directory.open_go().blocks]
     else:
-        sizes = list(_block_sizes(open_folder(place.path)))
-    return [BlockInfo(number, 0, size, 0, 0, 1, 0, 0, 0, True, False) for number, size in sizes]
+        sizes = list(_block_sizes(open_folder(directory.path)))
+    return [Weighed(number, size, 1) for number, size in sizes]
 
 
 def _block_sizes(folder: ReadableFolder) -> Iterator[tuple[int, int]]:
@@ -182,23 +175,23 @@ def _numbers(folder: ReadableFolder) -> list[int]:
     return sorted(number for number in names if number is not None)
 
 
-def _size_of(place: Place) -> int:
-    return sum(each.bytes for each in _weights(place))
+def _size_of(directory: StreamDirectory) -> int:
+    return sum(each.bytes for each in _weighed(directory))
 
 
-def verify_layout(place: Place) -> Verified:
-    """Look for indexes without a block, and for blocks that the checkpoint counts and are gone."""
+def verify_layout(directory: StreamDirectory) -> Verified:
+    """Find indexes without a block, and blocks of the checkpoint that are gone."""
     verified = Verified()
-    folder = open_folder(place.path)
+    folder = open_folder(directory.path)
     state = _read(folder, STATE_NAME)
-    # An index is removed before its block: one that is left alone tells that the block was lost. A
-    # listing beside a writer is no moment's view, though, so that two must agree.
+    # An index is removed before its block, so an index alone means that the block was lost. A
+    # listing is not atomic while a server writes, so two listings must agree.
     blocks = set(_numbers(folder))
     for number in sorted(_indexes_alone(folder) & _indexes_alone(folder)):
-        path = f"{place.path}/{index_name(number)}"
+        path = f"{directory.path}/{index_name(number)}"
         verified.find("orphan", path, f"the index of block {number}, which is gone")
     if state is not None:
-        _compare_checkpoint(verified, place, folder, state, blocks)
+        _compare_checkpoint(verified, directory, folder, state, blocks)
     return verified
 
 
@@ -209,9 +202,13 @@ def _indexes_alone(folder: ReadableFolder) -> set[int]:
 
 
 def _compare_checkpoint(
-    verified: Verified, place: Place, folder: ReadableFolder, state: bytes, blocks: set[int]
+    verified: Verified,
+    directory: StreamDirectory,
+    folder: ReadableFolder,
+    state: bytes,
+    blocks: set[int],
 ) -> None:
-    path = f"{place.path}/{STATE_NAME}"
+    path = f"{directory.path}/{STATE_NAME}"
     try:
         checkpoint = decode_checkpoint(state, path)
     except CorruptStore as error:
@@ -221,12 +218,12 @@ def _compare_checkpoint(
         verified.find("checkpoint", path, str(error))
         return
     missing = [each for each in checkpoint.blocks if each.live and each.number not in blocks]
-    # A writer takes the checkpoint away before it removes a block.
+    # A store removes the checkpoint before it removes a block.
     if missing and _read(folder, STATE_NAME) == state:
         for each in missing:
             verified.find(
                 "missing",
-                f"{place.path}/{block_name(each.number)}",
+                f"{directory.path}/{block_name(each.number)}",
                 f"block {each.number} is gone, with {each.live} messages of the sequences "
                 f"{each.base_seq} to {each.last_seq}",
             )
@@ -246,53 +243,46 @@ def _read(folder: ReadableFolder, name: str) -> bytes | None:
 # In tasks
 
 
-def verify_part(part: VerifyPart) -> Verified:
-    """Read the blocks of a part; raises WrongKey, OSError."""
-    return _verify_go(part) if part.place.is_go else _verify_ours(part)
+def verify_part(task: VerifyTask) -> Verified:
+    """Verify the blocks of a task; raise WrongKey or OSError."""
+    return _verify_go(task) if task.directory.is_go else _verify_ours(task)
 
 
-def _verify_ours(part: VerifyPart) -> Verified:
+def _verify_ours(task: VerifyTask) -> Verified:
     verified = Verified()
-    secret = part.place.secret()
-    reader = StreamReader.of_stock(
-        open_folder(part.place.path),
-        [],
-        SequenceSet(),
-        stream=part.place.stream,
-        key=None if secret is None else StoreKey(secret),
-    )
-    for check in reader.verify(part.first_block, part.last_block):
+    reader = task.directory.open_blocks([], SequenceSet())
+    for check in reader.verify(task.first_block, task.last_block):
         verified.blocks += 1
         verified.bytes += check.bytes
         verified.messages += check.messages
         if not check.damage:
             verified.tail_bytes += check.tail_bytes
-        _note_damage(verified, part, check.damage)
+        _note_damage(verified, task, check.damage)
         for note in check.notes:
             if note in MENDED_NOTES:
                 verified.to_mend += 1
             else:
                 kind = "index" if note.startswith("index") else "order"
-                verified.find(kind, part.place.path, f"block {check.number}: {note}")
+                verified.find(kind, task.directory.path, f"block {check.number}: {note}")
     return verified
 
 
-def _verify_go(part: VerifyPart) -> Verified:
+def _verify_go(task: VerifyTask) -> Verified:
     verified = Verified()
-    reader = part.place.open_go()
+    reader = task.directory.open_go()
     for plan in reader.blocks:
-        if part.first_block <= plan.number <= part.last_block:
+        if task.first_block <= plan.number <= task.last_block:
             batch = reader.read_block(plan, headers=False, payloads=False)
             verified.blocks += 1
             verified.bytes += plan.bytes
             verified.messages += batch.count
-            _note_damage(verified, part, reader.report.damage_by_block.get(plan.number, []))
-    if part.first_block == 0:
+            _note_damage(verified, task, reader.report.damage_by_block.get(plan.number, []))
+    if task.first_block == 0:
         for problem in reader.report.files:
             verified.find("file", problem.path, problem.reason)
     return verified
 
 
-def _note_damage(verified: Verified, part: VerifyPart, damage: list[Damage]) -> None:
+def _note_damage(verified: Verified, task: VerifyTask, damage: list[Damage]) -> None:
     for each in damage:
-        verified.find("damage", part.place.path, str(each))
+        verified.find("damage", task.directory.path, str(each))

@@ -1,8 +1,8 @@
 """Messages of a bucket's stream as rows of keys and values: the columns, and how they are made.
 
-A bucket is the stream KV_<bucket>, a key the subject $KV.<bucket>.<key>. What happened to a key its
-headers say: a client writes `KV-Operation`, a server that removed a value for its limits
-`Nats-Marker-Reason`. Whatever says nothing put a value.
+A bucket is the stream KV_<bucket>, a key the subject $KV.<bucket>.<key>. A message's headers say
+what it did to its key: a client writes `KV-Operation`, a server that removed a value for its limits
+`Nats-Marker-Reason`. A message with neither put a value.
 
 Works on whole Arrow columns. Loaded by executors.
 """
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 
+from penstock.limits import KV_WAITING_ROWS_MAX
 from penstock.spark import schema
 from penstock.spark.schema import Column, arrow_schema, requested
 
@@ -32,8 +33,6 @@ OPERATION = Column(
 COLUMNS = (BUCKET, KEY, VALUE, REVISION, OPERATION, schema.TIMESTAMP, schema.TIME_NS)
 TEXT_COLUMNS = tuple(TEXT_VALUE if each is VALUE else each for each in COLUMNS)
 
-WAITING_ROWS_MAX = 262_144
-"""Messages that are grouped by their subjects at a time, at least."""
 
 PUT = "PUT"
 _SUBJECT_START = r"^\$KV\.[^.]*\."
@@ -42,7 +41,7 @@ _REASON = r"\r\nNats-Marker-Reason:[ \t]*(?P<word>MaxAge|Purge|Remove)[ \t]*\r\n
 
 
 def requested_columns(wanted: StructType) -> list[Column]:
-    """Give the columns of a schema; a value may be asked for as binary or as text."""
+    """Return the columns of a schema; the value may be binary or text."""
     is_text = any(
         field.name.lower() == "value" and field.dataType == StringType() for field in wanted.fields
     )
@@ -50,7 +49,7 @@ def requested_columns(wanted: StructType) -> list[Column]:
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """Makes rows of a bucket of messages; sent to tasks."""
+    """Converts messages to rows of a bucket; sent to tasks."""
 
     bucket: str
     columns: tuple[Column, ...]
@@ -58,7 +57,7 @@ class Rows(msgspec.Struct, frozen=True):
 
     @property
     def needed(self) -> list[Column]:
-        """Give the columns of messages that rows are made of."""
+        """The columns of messages that rows are made of."""
         found = {schema.SUBJECT.holds: schema.SUBJECT, schema.SEQUENCE.holds: schema.SEQUENCE}
         for each in self.columns:
             if each.holds != BUCKET.holds:
@@ -68,15 +67,15 @@ class Rows(msgspec.Struct, frozen=True):
         return list(found.values())
 
     def convert(self, messages: pa.RecordBatch) -> pa.RecordBatch:
-        """Give a batch of messages, with the columns that are needed, as rows."""
+        """Return a batch of messages, which has the needed columns, as rows."""
         if not self.includes_deletes:
             messages = messages.filter(is_put(messages.column(schema.RAW_HEADERS.name)))
         arrays = [_MAKERS[each.holds](self, messages, each) for each in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self.columns))
 
 
-class Newest:
-    """Finds the newest message of each subject, of messages that come in any order."""
+class NewestMessages:
+    """Finds the newest message of each subject among messages in any order."""
 
     def __init__(self) -> None:
         self._known: pa.Table = pa.schema(
@@ -86,12 +85,12 @@ class Newest:
         self._waiting_count = 0
 
     def add(self, messages: pa.RecordBatch | pa.Table) -> None:
-        """Look at messages."""
+        """Take messages into account."""
         columns = [messages.column(name) for name in self._known.column_names]
         self._waiting.append(pa.Table.from_arrays(columns, schema=self._known.schema))
         self._waiting_count += messages.num_rows
-        # Grouping takes as long as what is known already is large.
-        if self._waiting_count > max(WAITING_ROWS_MAX, self._known.num_rows):
+        # Grouping costs as much as the known subjects are many.
+        if self._waiting_count > max(KV_WAITING_ROWS_MAX, self._known.num_rows):
             self._group()
 
     def _group(self) -> None:
@@ -105,30 +104,30 @@ class Newest:
         self._waiting_count = 0
 
     def table(self) -> pa.Table:
-        """Give the subjects and the sequences of the newest messages, by sequences."""
+        """Return the subjects and sequences of the newest messages, sorted by sequence."""
         self._group()
         return self._known.sort_by(schema.SEQUENCE.name)
 
 
-def among(messages: pa.RecordBatch, sequences: pa.Array) -> pa.RecordBatch:
-    """Give the messages that have one of the sequences."""
+def with_sequences(messages: pa.RecordBatch, sequences: pa.Array) -> pa.RecordBatch:
+    """Return the messages that have one of the sequences."""
     return messages.filter(pc.is_in(messages.column(schema.SEQUENCE.name), value_set=sequences))
 
 
 def keys_of(subjects: pa.Array) -> pa.Array:
-    """Give the keys of a bucket's subjects."""
+    """Return the keys of a bucket's subjects."""
     return pc.replace_substring_regex(subjects, pattern=_SUBJECT_START, replacement="")
 
 
 def operations_of(headers: pa.Array) -> pa.Array:
-    """Give what each message did to its key, by its headers."""
+    """Return what each message did to its key, by its headers."""
     words = pc.coalesce(_word(headers, _OPERATION), _word(headers, _REASON), pa.scalar(PUT))
-    # A marker's Purge is to clients what their own PURGE is.
+    # Clients treat a marker's Purge like their own PURGE.
     return pc.if_else(pc.equal(words, "Purge"), "PURGE", words)
 
 
 def is_put(headers: pa.Array) -> pa.Array:
-    """Tell of each message whether it put a value."""
+    """Return for each message whether it put a value."""
     return pc.equal(operations_of(headers), PUT)
 
 

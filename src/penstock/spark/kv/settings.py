@@ -1,7 +1,7 @@
-"""What the options of `penstock-kv` say: which bucket, where it is, and what of it is wanted.
+"""The options of `penstock-kv`: which bucket, where it is, and what of it is read.
 
-A bucket is a stream, so what is said of reading one is handed on to the format that reads streams
-from there: `penstock` with a server, `penstock-blocks` with a directory. Used in the driver alone.
+A bucket is a stream, so options of reading are passed on to the format that reads the stream:
+`penstock` with a server, `penstock-blocks` with a directory. Used in the driver alone.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ import msgspec
 
 from penstock.errors import UsageError
 from penstock.spark.blocks import settings as block_settings
-from penstock.spark.connecting import ALIASES, Connection
-from penstock.spark.folders import stream_name
+from penstock.spark.connection import ALIASES, Connection
+from penstock.spark.folder import stream_name
 from penstock.spark.kv.rows import COLUMNS, STREAM_PREFIX, TEXT_COLUMNS
-from penstock.spark.options import Names, Options
-from penstock.spark.plan import Splitting
-from penstock.spark.reading_options import (
+from penstock.spark.options import (
     Batches,
     Following,
+    Names,
     OnCorruptRecord,
+    Options,
     Positive,
     ValueFormat,
     parse_time,
 )
+from penstock.spark.plan import Splitting
 from penstock.spark.schema import Column, choose
 from penstock.spark.streams import settings as stream_settings
 
@@ -44,7 +45,7 @@ class Mode(StrEnum):
 
 
 class Source(msgspec.Struct, frozen=True, rename="camel"):
-    """Which bucket, and what of it."""
+    """Options: which bucket, and what of it."""
 
     bucket: str = ""
     path: str = ""
@@ -56,12 +57,12 @@ class Source(msgspec.Struct, frozen=True, rename="camel"):
     columns: Names | None = None
 
     def chosen(self) -> list[Column]:
-        """Give the columns of the table; raises UsageError."""
+        """Return the columns of the table; raise UsageError."""
         known = COLUMNS if self.value_format is ValueFormat.BINARY else TEXT_COLUMNS
         return list(known) if self.columns is None else choose(self.columns, known)
 
     def ends(self) -> dict[str, str]:
-        """Give where `asOf` ends the stream, as options of it: a revision is still read."""
+        """Return the options that end the stream at `asOf`; a revision itself is read."""
         if not self.as_of:
             return {}
         if self.as_of.isdecimal():
@@ -70,8 +71,8 @@ class Source(msgspec.Struct, frozen=True, rename="camel"):
         return {"endingTimestamp": self.as_of}
 
 
-class Place(msgspec.Struct, frozen=True, rename="camel"):
-    """How a directory is read; see `penstock-blocks`."""
+class DirectoryOptions(msgspec.Struct, frozen=True, rename="camel"):
+    """Options: how a directory is read; see `penstock-blocks`."""
 
     layout: block_settings.Layout = block_settings.Layout.AUTO
     key_file: str = ""
@@ -79,21 +80,21 @@ class Place(msgspec.Struct, frozen=True, rename="camel"):
     quarantine_path: str = ""
 
 
-class Asking(msgspec.Struct, frozen=True, rename="camel"):
-    """How a server is asked; see `penstock`."""
+class ServerOptions(msgspec.Struct, frozen=True, rename="camel"):
+    """Options: how messages are requested; see `penstock`."""
 
     fetch_batch: Positive = 2000
 
 
-class Beginning(msgspec.Struct, frozen=True, rename="camel"):
-    """Where a query that follows a bucket begins; see `penstock`."""
+class StartOptions(msgspec.Struct, frozen=True, rename="camel"):
+    """Options: where a streaming query begins; see `penstock`."""
 
     starting_offsets: str = ""
     starting_timestamp: str = ""
 
 
 class KvSettings(msgspec.Struct, frozen=True):
-    """Everything that the options say; the bucket's stream is in one of the two."""
+    """All options of one use of the format; either `server` or `blocks` is set."""
 
     bucket: str
     source: Source
@@ -102,16 +103,16 @@ class KvSettings(msgspec.Struct, frozen=True):
 
     @property
     def mode(self) -> Mode:
-        """What a batch shows."""
+        """What a batch's table shows."""
         return self.source.mode or Mode.LATEST
 
 
 def read_settings(given: Mapping[str, str]) -> KvSettings:
-    """Read the options of the format; raises UsageError."""
+    """Return the checked options of the format; raise UsageError."""
     options = Options(FORMAT, given, ALIASES)
     source = options.group(Source)
-    kinds: list[type[msgspec.Struct]] = [Batches, Splitting, Following, Beginning]
-    kinds += [Place] if source.path else [Connection, Asking]
+    kinds: list[type[msgspec.Struct]] = [Batches, Splitting, Following, StartOptions]
+    kinds += [DirectoryOptions] if source.path else [Connection, ServerOptions]
     for kind in kinds:
         options.group(kind)
     options.finish()
@@ -120,7 +121,7 @@ def read_settings(given: Mapping[str, str]) -> KvSettings:
     handed_on = {
         name: text for name, text in given.items() if _is_of(kinds, ALIASES.get(name.lower(), name))
     }
-    # Where a bucket keeps few values of a key, changes go as others come: that is no loss.
+    # If a bucket keeps few values of a key, new changes remove old ones: that is no loss.
     if not any(name.lower() == "failondataloss" for name in handed_on):
         handed_on["failOnDataLoss"] = "false"
     handed_on |= source.ends() | {"stream": _stream(source, bucket)}
@@ -142,7 +143,7 @@ def _bucket(source: Source) -> str:
 
 
 def check_bucket(name: str) -> str:
-    """Give a bucket's name back; raises UsageError where it cannot be one."""
+    """Return a bucket's name; raise UsageError if it cannot be one."""
     if not _BUCKET.match(name):
         raise UsageError(f"{FORMAT}: {name!r} cannot be a bucket's name")
     return name
@@ -161,7 +162,7 @@ def _is_of(kinds: list[type[msgspec.Struct]], name: str) -> bool:
 
 
 def subject_of(pattern: str) -> str:
-    """Give the subjects of keys; a mirror has those of the bucket that it mirrors."""
+    """Return the pattern of subjects of keys; a mirror has the subjects of its origin."""
     if not _KEY_PATTERN.match(pattern) or "" in pattern.split("."):
         raise UsageError(f"option keys: {pattern!r} is no key, nor a pattern of keys")
     return f"$KV.*.{pattern}"

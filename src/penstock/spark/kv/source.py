@@ -6,8 +6,8 @@
     frame.write.format("penstock-kv").mode("append").option("bucket", "PRICES").save()
 
 Through any NATS server, or from the bucket's directory without one. A table shows the newest value
-of each key, or with mode=history every change that the bucket still holds; followed as a stream it
-gives every change, by the positions and rules of `penstock`. Writing is in kv_write.py.
+of each key, or with mode=history every change that the bucket still holds. A streaming query yields
+every change, by the positions and rules of `penstock`. Writing is in `kv.write`.
 """
 
 from __future__ import annotations
@@ -20,25 +20,17 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import UsageError
 from penstock.spark.blocks import settings as block_settings
-from penstock.spark.blocks.follow import BlockStreamReader
-from penstock.spark.blocks.scan import StretchPartition, scan
-from penstock.spark.folders import open_folder
-from penstock.spark.kv.blocks import NewestPartition, plan_newest, read_newest
-from penstock.spark.kv.latest import (
-    BucketPartition,
-    KeysPartition,
-    plan_latest,
-    read_bucket,
-    read_keys,
-)
+from penstock.spark.blocks.source import BlockStreamReader
+from penstock.spark.folder import open_folder
+from penstock.spark.kv.latest import plan_latest, plan_newest
 from penstock.spark.kv.rows import Rows, requested_columns
 from penstock.spark.kv.settings import FORMAT, KvSettings, Mode, read_settings
 from penstock.spark.kv.write import KvStreamWriter, KvWriter, read_sink
-from penstock.spark.reading_options import OnCorruptRecord
+from penstock.spark.part import StreamPart, partitions_of, read_partition
 from penstock.spark.schema import spark_schema
-from penstock.spark.streams.follow import StreamFollower
-from penstock.spark.streams.read import RangePartition, read_range
-from penstock.spark.streams.settings import bounds_of, find_streams, ranges_of
+from penstock.spark.streams import settings as stream_settings
+from penstock.spark.streams.settings import find_streams
+from penstock.spark.streams.source import StreamFollower
 
 
 class KvReader(DataSourceReader):
@@ -47,40 +39,25 @@ class KvReader(DataSourceReader):
     def __init__(self, settings: KvSettings, rows: Rows) -> None:
         self._settings = settings
         self._rows = rows
-        blocks = settings.blocks
-        self._on_corrupt = OnCorruptRecord.FAIL if blocks is None else blocks.on_corrupt
 
     def partitions(self) -> list[InputPartition]:
-        """Divide the bucket among tasks."""
+        """Return the parts of the bucket."""
+        return partitions_of(self._parts())
+
+    def _parts(self) -> list[StreamPart]:
         is_latest = self._settings.mode is Mode.LATEST
-        if self._settings.blocks is not None:
-            blocks = self._settings.blocks
-            if is_latest:
-                return plan_newest(blocks)
-            return [StretchPartition(each) for each in block_settings.plan(blocks)]
-        server = self._settings.server
+        blocks, server = self._settings.blocks, self._settings.server
+        if blocks is not None:
+            return plan_newest(blocks) if is_latest else block_settings.plan(blocks)
         if server is None:
             raise UsageError("no bucket is given")
         if is_latest:
             return plan_latest(server, is_past=bool(self._settings.source.as_of))
-        (facts,) = find_streams(server)
-        return [
-            RangePartition(each) for each in ranges_of(server, facts, *bounds_of(server, facts))
-        ]
+        return stream_settings.plan(server)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a task's rows."""
-        rows = self._rows
-        if isinstance(partition, KeysPartition):
-            yield from read_keys(partition, rows)
-        elif isinstance(partition, BucketPartition):
-            yield from read_bucket(partition, rows)
-        elif isinstance(partition, NewestPartition):
-            yield from read_newest(partition, rows, self._on_corrupt)
-        elif isinstance(partition, StretchPartition):
-            yield from map(rows.convert, scan(partition.stretch, rows.needed, self._on_corrupt))
-        elif isinstance(partition, RangePartition):
-            yield from map(rows.convert, read_range(partition.wanted, rows.needed))
+        return map(self._rows.convert, read_partition(partition, self._rows.needed))
 
 
 class KvFollower(StreamFollower):
@@ -93,7 +70,7 @@ class KvFollower(StreamFollower):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a task's changes."""
-        yield from map(self._rows.convert, super().read(partition))
+        return map(self._rows.convert, super().read(partition))
 
 
 class KvBlockFollower(BlockStreamReader):
@@ -106,7 +83,7 @@ class KvBlockFollower(BlockStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a task's changes."""
-        yield from map(self._rows.convert, super().read(partition))
+        return map(self._rows.convert, super().read(partition))
 
 
 class KvSource(DataSource):
@@ -114,11 +91,11 @@ class KvSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the format's name."""
+        """Return the format's name."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Give the columns that the options ask for, once the bucket is known to be there."""
+        """Return the columns that the options ask for; raise UsageError if there is no bucket."""
         settings = read_settings(self.options)
         if settings.server is not None:
             find_streams(settings.server)
@@ -127,14 +104,14 @@ class KvSource(DataSource):
         return spark_schema(settings.source.chosen())
 
     def reader(self, schema: StructType) -> KvReader:
-        """Give what reads the bucket once."""
+        """Return a reader for one batch."""
         settings = read_settings(self.options)
         shows_all = settings.mode is Mode.HISTORY or settings.source.include_deletes
         columns = tuple(requested_columns(schema))
         return KvReader(settings, Rows(settings.bucket, columns, shows_all))
 
     def streamReader(self, schema: StructType) -> KvFollower | KvBlockFollower:  # noqa: N802
-        """Give what follows the bucket."""
+        """Return a reader for a streaming query."""
         settings = read_settings(self.options)
         if settings.source.as_of or settings.source.mode is Mode.LATEST:
             raise UsageError(f"{FORMAT}: what follows a bucket gives its changes: no asOf or mode")
@@ -144,12 +121,12 @@ class KvSource(DataSource):
         return KvFollower(settings, rows)
 
     def writer(self, schema: StructType, overwrite: bool) -> KvWriter:
-        """Give what puts and deletes keys."""
+        """Return a writer that puts and deletes keys."""
         _refuse_overwrite(overwrite)
         return KvWriter(read_sink(self.options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KvStreamWriter:  # noqa: N802
-        """Give what puts and deletes what a query yields."""
+        """Return a writer that puts and deletes the keys of a query's batches."""
         _refuse_overwrite(overwrite)
         return KvStreamWriter(read_sink(self.options, schema))
 

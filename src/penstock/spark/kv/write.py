@@ -2,15 +2,15 @@
 
     frame.write.format("penstock-kv").mode("append").option("bucket", "PRICES").save()
 
-Columns: `key`, `value` (binary or text), and where they are there `operation` (PUT, which it is
-without, DEL or PURGE) and `expected_revision`; others are not looked at, so that one bucket's table
-can be written to another. A task waits for the acknowledgement of each of its rows.
+Columns: `key`, `value` (binary or text), and optionally `operation` (PUT by default, DEL or PURGE)
+and `expected_revision`. Others are ignored, so that one bucket's table can be written to another. A
+task waits for the acknowledgement of each of its rows.
 
 At least once: a task that is run again puts its rows again. That changes no value, because the last
-one counts; it costs a place in each key's history. With `expected_revision` a row is taken only if
-the key is at that revision (0: if it has none): what is refused fails the task, and so does a task
-that is run again, because its rows were taken already. Rows of one key keep their order within a
-partition only: `repartition("key")` first where a frame has several.
+one counts, but it takes an entry of each key's history. With `expected_revision` a row is stored
+only if the key is at that revision (0: if it has none). A refusal fails the task; so does a task
+that is run again, because its rows were stored already. Rows of one key keep their order within a
+partition only: use `repartition("key")` first if a frame has several.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
 
-from penstock.client.rows import Rows
+from penstock.client.row_publisher import Rows
 from penstock.errors import ApiError, UsageError
-from penstock.spark.connecting import ALIASES, Connection, streams_of
+from penstock.spark.connection import ALIASES, Connection, streams_of
 from penstock.spark.kv.rows import STREAM_PREFIX
 from penstock.spark.kv.settings import FORMAT, check_bucket
 from penstock.spark.options import Options
 from penstock.spark.sinks.rows import column_bytes
 
 OPERATIONS = {"PUT": 0, "DEL": 1, "PURGE": 2, "Remove": 1, "MaxAge": 2}
-"""What may stand in `operation`; a limit's removal is written as what clients take it for."""
+"""The values of `operation`; a removal by a limit is written as what clients take it for."""
 
 _OPERATION_LINES = pa.array(
     ["", "KV-Operation: DEL\r\n", "KV-Operation: PURGE\r\nNats-Rollup: sub\r\n"]
@@ -54,7 +54,7 @@ COLUMN_TYPES = {
 
 
 class Target(msgspec.Struct, frozen=True, rename="camel"):
-    """Which bucket, and how many rows wait for their acknowledgement at a time."""
+    """Options: which bucket, and how many rows wait for their acknowledgement at a time."""
 
     bucket: str = ""
     max_in_flight: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 4096
@@ -68,14 +68,14 @@ class Put(WriterCommitMessage):
 
 
 class KvSink(msgspec.Struct, frozen=True):
-    """Everything that a task needs to write to a bucket."""
+    """All that a task needs to write to a bucket."""
 
     connection: Connection
     target: Target
     names: frozenset[str]
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Put:
-        """Write every row; raises RefusedByServer, UsageError, OSError."""
+        """Write every row; raise RefusedByServer, UsageError or OSError."""
         rows = 0
         with (
             streams_of(self.connection) as streams,
@@ -134,7 +134,8 @@ class KvSink(msgspec.Struct, frozen=True):
 
 
 def read_sink(given: Mapping[str, str], schema: StructType) -> KvSink:
-    """Read the options and the columns of a frame; raises UsageError, also without a bucket."""
+    """Return the sink for options and a frame's columns; raise UsageError, also without a
+    bucket."""
     options = Options(FORMAT, given, ALIASES)
     connection = options.group(Connection)
     target = options.group(Target)
@@ -166,7 +167,7 @@ class KvWriter(DataSourceArrowWriter):
 
 
 class KvStreamWriter(DataSourceStreamArrowWriter):
-    """Writes what a query yields."""
+    """Writes a query's batches."""
 
     def __init__(self, sink: KvSink) -> None:
         self._sink = sink

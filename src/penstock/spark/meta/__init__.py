@@ -1,1 +1,1 @@
-"""The format `penstock-meta`: what there is, counted without a scan."""
+"""The format `penstock-meta`: streams, blocks, consumers and subjects, counted without a scan."""

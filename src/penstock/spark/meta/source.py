@@ -1,10 +1,10 @@
-"""The format `penstock-meta`: what there is, without reading a message.
+"""The format `penstock-meta`: streams, blocks, consumers and subjects, without reading messages.
 
     spark.read.format("penstock-meta").option("table", "streams").option("servers", url).load()
     spark.read.format("penstock-meta").option("table", "blocks").load("/data/jetstream")
 
-Tables: streams, blocks, consumers and subjects, of a server, or of a directory without one: that of
-a stream, or any above it up to a server's store. Blocks are told of by directories alone.
+A table is read from a server, or from a directory without one: that of a stream, or any above it up
+to a server's store. The table `blocks` needs a directory.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.errors import UsageError
-from penstock.spark.connecting import ALIASES, Connection, streams_of
-from penstock.spark.folders import find_stream_folders, stream_name
-from penstock.spark.meta import server as meta_server
-from penstock.spark.meta.folders import place_of, rows_of_folder
+from penstock.limits import META_PARTS_MAX
+from penstock.spark.connection import ALIASES, Connection, streams_of
+from penstock.spark.folder import find_stream_folders, stream_name
+from penstock.spark.meta import rows as meta_server
+from penstock.spark.meta.rows import directory_of, rows_of_folder
 from penstock.spark.meta.tables import TABLES, Row, TableName, to_batches
 from penstock.spark.options import Names, Options
 from penstock.spark.schema import Column, choose, requested, spark_schema
 from penstock.subjects import SubjectFilter
 
 FORMAT = "penstock-meta"
-
-PARTS_MAX = 32
-"""Tasks for many streams: each costs some time before its first row, and streams are cheap."""
 
 
 class Source(msgspec.Struct, frozen=True, rename="camel"):
@@ -46,26 +44,26 @@ class Source(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class MetaSettings(msgspec.Struct, frozen=True):
-    """Everything that the options say."""
+    """All options of one use of the format, checked."""
 
     connection: Connection
     source: Source
     table: TableName
 
     def wants(self, stream: str) -> bool:
-        """Tell whether a stream is wanted, by its name."""
+        """Return True if a stream is selected by its name."""
         source = self.source
         if source.stream is not None and stream not in source.stream:
             return False
         return not source.stream_pattern or bool(re.fullmatch(source.stream_pattern, stream))
 
     def subjects(self) -> SubjectFilter:
-        """Give which subjects are wanted; raises UsageError for patterns that are none."""
+        """Return the filter of subjects; raise UsageError for a wrong pattern."""
         return SubjectFilter(each.encode() for each in self.source.subject or ())
 
 
 def read_settings(given: Mapping[str, str]) -> MetaSettings:
-    """Read the options of the format; raises UsageError."""
+    """Return the checked options of the format; raise UsageError."""
     options = Options(FORMAT, given, ALIASES)
     source = options.group(Source)
     connection = options.group(Connection)
@@ -86,7 +84,7 @@ def read_settings(given: Mapping[str, str]) -> MetaSettings:
 
 
 class StreamsPartition(InputPartition):
-    """What one task tells of: streams by their names, or by their directories."""
+    """The streams that one task reads, by their names or their directories."""
 
     def __init__(self, streams: Sequence[str]) -> None:
         self.streams = tuple(streams)
@@ -102,7 +100,7 @@ class MetaReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Divide the streams among tasks."""
         found = self._found()
-        count = min(len(found), PARTS_MAX)
+        count = min(len(found), META_PARTS_MAX)
         return [StreamsPartition(found[place::count]) for place in range(count)]
 
     def _found(self) -> list[str]:
@@ -121,7 +119,7 @@ class MetaReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a task's rows."""
-        # Spark makes a partition of its own where there is none.
+        # Spark makes a partition of its own if there is none.
         if isinstance(partition, StreamsPartition):
             yield from to_batches(self._rows(partition.streams), self._columns)
 
@@ -129,8 +127,8 @@ class MetaReader(DataSourceReader):
         settings = self._settings
         for each in found:
             if settings.source.path:
-                place = place_of(each, settings.source.key_file)
-                yield from rows_of_folder(settings.table, place, settings.subjects())
+                directory = directory_of(each, settings.source.key_file)
+                yield from rows_of_folder(settings.table, directory, settings.subjects())
             else:
                 yield from self._rows_of_server(each)
 
@@ -150,17 +148,17 @@ class MetaSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the format's name."""
+        """Return the format's name."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Give the columns of the table."""
+        """Return the columns of the table."""
         settings = read_settings(self.options)
         known = TABLES[settings.table]
         wanted = settings.source.columns
         return spark_schema(known if wanted is None else choose(wanted, known))
 
     def reader(self, schema: StructType) -> MetaReader:
-        """Give what reads the table."""
+        """Return a reader of the table."""
         settings = read_settings(self.options)
         return MetaReader(settings, requested(schema, TABLES[settings.table]))

@@ -1,6 +1,6 @@
 """The tables of `penstock-meta`: their columns, and rows made into Arrow batches.
 
-A row is a dictionary; what a server or a directory does not tell stays null. Times come as Unix
+A row is a dictionary; columns that a server or a directory does not have stay null. Times are Unix
 nanoseconds and are shown to a microsecond. Pure.
 """
 
@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 
 
 class TableName(StrEnum):
-    """Which table is wanted."""
+    """Which table is read."""
 
     STREAMS = "streams"
     BLOCKS = "blocks"
@@ -122,7 +122,7 @@ TABLES: dict[TableName, tuple[Column, ...]] = {
 
 
 def to_batches(rows: Iterable[Row], columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """Give rows as batches of some columns."""
+    """Yield rows as batches of some columns."""
     schema = arrow_schema(columns)
     left = iter(rows)
     while some := list(itertools.islice(left, BATCH_ROWS)):

@@ -2,11 +2,11 @@
 
     from penstock.spark.pipelines import Pipeline, from_stream, to_kv, to_stream, to_table
 
-`penstock run FILE` runs one, from Python or from YAML. No engine of our own: a flow is a query of
-Structured Streaming. Public is what is listed here.
+`penstock run FILE` runs one, from Python or from YAML. There is no engine of our own: a flow is a
+query of Structured Streaming. The names listed here are public.
 """
 
-from penstock.spark.pipelines.ends import from_stream, to_kv, to_stream, to_table
+from penstock.spark.pipelines.endpoints import from_stream, to_kv, to_stream, to_table
 from penstock.spark.pipelines.pipeline import Pipeline
 
 __all__ = ["Pipeline", "from_stream", "to_kv", "to_stream", "to_table"]

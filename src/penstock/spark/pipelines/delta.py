@@ -1,9 +1,9 @@
 """A flow into a Delta table: tasks write Parquet files, the driver names them in the table's log.
 
-What always holds: a batch is in the table whole or not at all, and once: its commit carries the
-query and the batch's number as Delta's own mark of a transaction, and a batch that has it is not
-written again. Files of attempts that failed are named by no commit, and no reader sees them. In
-mode complete a batch takes the place of all before it. Needs `penstock[delta]`; no jar.
+Invariant: a batch is in the table whole or not at all, and once. Its commit has the query and the
+batch's number as Delta's own mark of a transaction, and a batch with that mark is not written
+again. Files of failed attempts are in no commit, so no reader sees them. In mode complete a batch
+replaces all before it. Needs `penstock[delta]`; no jar.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame
 
 from penstock.clock import SystemClock
 from penstock.errors import UsageError
-from penstock.spark.pipelines.batches import BatchWriter
-from penstock.spark.pipelines.ends import Mode
+from penstock.spark.pipelines.endpoints import Mode
+from penstock.spark.pipelines.write import BatchWriter
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -44,7 +44,7 @@ class DeltaWriter(BatchWriter):
         """Write a batch, unless it is in the table."""
         query = self.query_id(batch)
         table = DeltaTable(self._place) if DeltaTable.is_deltatable(self._place) else None
-        # Delta counts from 1, as of what was never there is told as 0.
+        # Numbers begin with 1: Delta returns 0 if there was no transaction.
         number = batch_id + 1
         if table is not None and (table.transaction_version(query) or 0) >= number:
             return
@@ -66,7 +66,7 @@ class DeltaWriter(BatchWriter):
 
 
 def _schema(place: str, name: str) -> Schema:
-    """Give the schema of a new table, as the first of its files has it."""
+    """Return the schema of a new table, from the first of its files."""
     files, folder = _opened(place)
     found = pq.read_schema(f"{folder}/{name}", filesystem=files)
     return Schema.from_arrow(pa.schema([each.with_nullable(True) for each in found]))
@@ -75,7 +75,7 @@ def _schema(place: str, name: str) -> Schema:
 def _write_file(
     place: str, batch_id: int, rows: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write what a task has, if anything, as one file; in a task."""
+    """Write a task's rows as one file, if there are any; yield its name and size. In a task."""
     files, folder = _opened(place)
     name = f"part-{batch_id:010}-{uuid.uuid4().hex}.parquet"
     writer = None

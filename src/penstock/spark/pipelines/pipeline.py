@@ -7,9 +7,9 @@
     def totals(orders):
         return orders.groupBy("region").sum("price")
 
-A flow is a query of Structured Streaming, and where there are dead letters two; where it is, its
-checkpoint says. Nothing happens until the pipeline runs: `penstock run FILE`, or `run` with a
-session.
+A flow is a query of Structured Streaming, with a second one for its dead letters if it has any. Its
+position is in its checkpoint. Nothing happens until the pipeline runs: `penstock run FILE`, or
+`run` with a session.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.documents.pipeline_reports import FlowReport, is_name
 from penstock.errors import UsageError
-from penstock.spark.pipelines.ends import Mode, Output, StreamInput, TableOutput
+from penstock.protocol.pipeline_reports import FlowReport, is_name
+from penstock.spark.pipelines.endpoints import Mode, Output, StreamInput, TableOutput
 
 if TYPE_CHECKING:
-    from penstock.spark.pipelines.watching import Tell
+    from penstock.spark.pipelines.report import OnReport
 
 Transform = Callable[..., DataFrame]
 Function = TypeVar("Function", bound=Transform)
@@ -36,7 +36,7 @@ _INTERVAL = re.compile(r"[1-9]\d{0,8} (millisecond|second|minute|hour|day)s?", r
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """One way of rows through a pipeline."""
+    """One flow: sources, a transformation, and a sink."""
 
     name: str
     inputs: tuple[StreamInput, ...]
@@ -57,11 +57,11 @@ class Pipeline:
         every: str = "1 second",
         options: Mapping[str, str] | None = None,
     ) -> None:
-        """Begin a pipeline without flows; raises UsageError.
+        """Create a pipeline without flows; raise UsageError.
 
-        `server` is where its streams are, with commas where there are several; `checkpoint` the
-        folder where it notes how far it has come, which all of a cluster must reach; `every` how
-        often it looks for messages. `options` are those of connections: `credsFile`, `tls.ca`, …
+        `server` is the server of its streams, or several with commas; `checkpoint` the folder of
+        its positions, which all machines of a cluster must reach; `every` how often it looks for
+        messages. `options` are those of connections: `credsFile`, `tls.ca`, …
         """
         check_name(name, "pipeline")
         self.name = name
@@ -79,10 +79,11 @@ class Pipeline:
         mode: str = "append",
         name: str = "",
     ) -> Callable[[Function], Function]:
-        """Add the function below as a flow; raises UsageError.
+        """Return a decorator that adds a function as a flow; raise UsageError.
 
-        It is given a frame for each source, and gives the frame that the sink shall take. `mode` is
-        Spark's output mode: `append` (new rows), `update` (rows that changed) or `complete` (all).
+        The function is called with a frame for each source, and returns the frame for the sink.
+        `mode` is Spark's output mode: `append` (new rows), `update` (rows that changed) or
+        `complete` (all).
         """
 
         def add(transform: Function) -> Function:
@@ -99,7 +100,7 @@ class Pipeline:
         mode: str,
         transform: Transform,
     ) -> None:
-        """Add a flow; raises UsageError."""
+        """Add a flow; raise UsageError."""
         check_name(name, "flow")
         if any(each.name == name for each in self.flows):
             raise UsageError(f"pipeline {self.name} has two flows {name}")
@@ -122,23 +123,23 @@ class Pipeline:
         server: str = "",
         checkpoint: str = "",
         once: bool = False,
-        tell: Tell | None = None,
+        on_report: OnReport | None = None,
         until: threading.Event | None = None,
     ) -> dict[str, FlowReport]:
         """Run all flows in a session that knows our formats, until one fails or `until` is set.
 
-        With `once` they end when they have dealt with what was there at the start. `tell` is called
-        with a flow's name and report whenever it has changed. Gives the last report of each flow;
-        raises PipelineFailed and UsageError.
+        With `once` each flow ends after the messages that were there at the start. `on_report` is
+        called with a flow's name and report whenever the report has changed. Return the last report
+        of each flow; raise PipelineFailed or UsageError.
         """
-        from penstock.spark.pipelines.running import Running
+        from penstock.spark.pipelines.run import Running
 
         with Running(spark, self, server=server, checkpoint=checkpoint, once=once) as running:
-            return running.watch(tell, until)
+            return running.watch(on_report, until)
 
 
 def check_name(name: str, what: str) -> str:
-    """Refuse what cannot be a pipeline's or a flow's name."""
+    """Return a name; raise UsageError if it cannot be that of a pipeline or a flow."""
     if not is_name(name):
         raise UsageError(
             f"{name!r} cannot be a {what}'s name: 1 to 64 letters, digits, underscores and hyphens"
@@ -147,7 +148,7 @@ def check_name(name: str, what: str) -> str:
 
 
 def check_interval(text: str) -> str:
-    """Refuse what is no span of time as Spark reads them."""
+    """Return an interval; raise UsageError if Spark could not read it."""
     if not _INTERVAL.fullmatch(text):
         raise UsageError(f"{text!r} is no span of time, like 10 seconds or 5 minutes")
     return text

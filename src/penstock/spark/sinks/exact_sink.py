@@ -1,43 +1,111 @@
-"""Exactly once: rows come into a stream in atomic batches, each with a fence that only one can set.
+"""Exactly once: rows are stored in atomic batches, each with a fence that only one attempt can set.
 
-A task reads its partition's last fence and goes on behind it: what other attempts of the same batch
-have written is passed over, once its hash shows that it is the same. Then it writes batch by batch:
+A task reads its partition's last fence and goes on behind it: rows that other attempts of the same
+batch have written are skipped, after their hash shows that they are the same. Then it writes batch
+by batch:
 
     rows 1 … 999        members, without an answer
     fence               commits, if the last fence of the subject is still the one that was read
 
-What always holds: rows and their fence are stored together or not at all; of several attempts that
-run at once, whatever became of the one or the other, each row is stored by one. An attempt that
-loses reads the fence again and goes on behind the winner. What is not known, as after a lost
-connection, is found out in the same way: the fence tells.
+Invariant: rows and their fence are stored together or not at all. Of several attempts that run at
+once, each row is stored by one. An attempt that loses reads the fence again and goes on behind the
+winner. After a lost connection the fence says what was stored, in the same way.
 
-While a commit is on its way to the disk the rows of the next batch are sent. Blocking; in a task.
+While a commit is on its way to the disk, the rows of the next batch are sent. Rows that are not
+confirmed yet are kept (`UnconfirmedRows`), so that they can be sent again: they are numbered from 0
+in the order in which the task gets them, and the input is read only as far as needed.
+
+Blocking; one thread, in a task.
 """
 
 from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import msgspec
 
 from penstock import error_codes
 from penstock.client.jetstream import JetStream
+from penstock.client.row_publisher import Rows
 from penstock.clock import SystemClock
-from penstock.errors import ApiError, NoAnswer, RefusedByServer
-from penstock.limits import SINK_BATCH_BYTES_MAX, SINK_BATCH_ROWS_MAX
+from penstock.errors import ApiError, NoAnswer, PenstockError, RefusedByServer
+from penstock.limits import (
+    SINK_BATCH_BYTES_MAX,
+    SINK_BATCH_ROWS_MAX,
+    SINK_PAUSE_S_MAX,
+    SINK_PAUSE_S_MIN,
+)
 from penstock.spark.sinks.fences import (
     Fence,
     FenceLost,
-    FencePlace,
+    FenceSubjects,
     NotTheSameRows,
     check_query,
     encode,
     read_fence,
 )
-from penstock.spark.sinks.unwritten import UnwrittenRows
+
+
+class InputFailed(PenstockError):
+    """The rows to write could not be read: neither the sink's server nor their end caused it."""
+
+
+class UnconfirmedRows:
+    """Rows that the stream has not confirmed yet; see the module."""
+
+    def __init__(self, given: Iterator[Rows]) -> None:
+        self._given = given
+        self._parts: deque[tuple[int, Rows]] = deque()
+        self._end = 0
+
+    def has(self, row: int) -> bool:
+        """Return True if there is such a row; the input is read up to there.
+
+        Raise InputFailed for errors of the input, which must not be taken for the sink's own.
+        """
+        while self._end <= row:
+            try:
+                part = next(self._given, None)
+            except (OSError, ApiError, NoAnswer) as error:
+                raise InputFailed(f"rows to be written cannot be read: {error}") from error
+            if part is None:
+                return False
+            if part.count:
+                self._parts.append((self._end, part))
+                self._end += part.count
+        return True
+
+    def parts(self, first: int, end: int) -> Iterator[tuple[Rows, int, int]]:
+        """Yield the columns that hold these rows, each with its own first and end."""
+        for start, part in self._parts:
+            low, high = max(first - start, 0), min(end - start, part.count)
+            if low < high:
+                yield part, low, high
+
+    def end_of(self, first: int, *, rows_max: int, bytes_max: int) -> int:
+        """Return where the largest batch that begins at `first` ends."""
+        end, size = first, 0
+        while end - first < rows_max and size < bytes_max and self.has(end):
+            start, part = next(each for each in self._parts if end < each[0] + each[1].count)
+            till, more = part.end_of(end - start, rows_max - (end - first), bytes_max - size)
+            end, size = start + till, size + more
+        return end
+
+    def hashed(self, first: int, end: int, seed: int) -> int:
+        """Return a hash continued over rows."""
+        for part, low, high in self.parts(first, end):
+            seed = part.hashed(low, high, seed)
+        return seed
+
+    def forget(self, row: int) -> None:
+        """Drop the rows before a row."""
+        while self._parts and self._parts[0][0] + self._parts[0][1].count <= row:
+            self._parts.popleft()
+
 
 TRIED_AGAIN = frozenset(
     {
@@ -48,15 +116,12 @@ TRIED_AGAIN = frozenset(
         error_codes.STREAM_WRONG_LAST_SEQUENCE_CONSTANT.err_code,
     }
 )
-"""Refusals that say nothing about the rows: somebody else was quicker, or there was no room."""
+"""Refusals that are no fault of the rows: another attempt was quicker, or there was no room."""
 
 INCOMPLETE = error_codes.ATOMIC_PUBLISH_INCOMPLETE_BATCH.err_code
 
-PAUSE_S_MIN = 0.005
-PAUSE_S_MAX = 1.0
 
-
-class _Part(msgspec.Struct):
+class _RowBatch(msgspec.Struct):
     """Rows that are written together."""
 
     first: int
@@ -76,17 +141,17 @@ class ExactWriter:
 
     def __init__(
         self,
-        place: FencePlace,
+        place: FenceSubjects,
         partition: int,
         batch: int,
         query: str,
-        rows: UnwrittenRows,
+        rows: UnconfirmedRows,
         *,
         is_end_sure: bool = True,
     ) -> None:
-        """Without a sure end no fence says that a partition is done.
+        """Begin to write; without a sure end no fence says that the partition is done.
 
-        What Spark hands to a worker ends in the same way when the JVM behind it is killed.
+        Rows from Spark end in the same way if the JVM behind the worker is killed.
         """
         self._place = place
         self._is_end_sure = is_end_sure
@@ -102,7 +167,7 @@ class ExactWriter:
         self._asks_why = False
         self.is_finished = False
         self.written = 0
-        """Rows that this attempt has brought in; others were there already."""
+        """Rows that this attempt has written; others were there already."""
 
     @property
     def rows(self) -> int:
@@ -112,12 +177,12 @@ class ExactWriter:
     def run(
         self, connect: Callable[[], AbstractContextManager[JetStream]], timeout_s: float
     ) -> None:
-        """Write everything; raises where `timeout_s` pass without a row that gets in.
+        """Write all rows; give up after `timeout_s` without a row that is stored.
 
-        Raises NotTheSameRows, FenceLost, InputFailed, RefusedByServer, UsageError, and what
+        Raise NotTheSameRows, FenceLost, InputFailed, RefusedByServer, UsageError, or what
         connecting raises.
         """
-        patience = _Patience(timeout_s)
+        patience = _RetryTimer(timeout_s)
         while not self.is_finished:
             before = self.rows
             try:
@@ -126,7 +191,7 @@ class ExactWriter:
             except (OSError, NoAnswer) as error:
                 patience.pause(error, came_on=self.rows > before)
 
-    def _write(self, streams: JetStream, patience: _Patience) -> None:
+    def _write(self, streams: JetStream, patience: _RetryTimer) -> None:
         while not self.is_finished:
             before = self.rows
             try:
@@ -144,12 +209,12 @@ class ExactWriter:
     # Finding out
 
     def _synchronise(self, streams: JetStream) -> None:
-        """Find out how far the partition has come, and go on from there."""
+        """Read the partition's last fence, and go on behind it."""
         fence = read_fence(streams, self._place, self._partition)
         if fence is not None:
             check_query(self._place, self._query, fence.query)
         if fence is not None and fence.batch > self._batch:
-            # A later batch began when this one was complete.
+            # A later batch begins only when this one is complete.
             self.is_finished = True
             return
         if fence is None or fence.batch < self._batch:
@@ -165,7 +230,7 @@ class ExactWriter:
         self._confirm(fence)
 
     def _compare(self, fence: Fence) -> None:
-        """Refuse to go on behind rows that are not ours."""
+        """Raise NotTheSameRows if the stored rows are not those of this attempt."""
         ours = self._confirmed
         is_same = fence.rows == 0 or self._rows.has(fence.rows - 1)
         is_same = is_same and fence.rows >= ours.rows
@@ -188,11 +253,11 @@ class ExactWriter:
 
     def _write_on(self, streams: JetStream) -> None:
         at = self._confirmed
-        waiting: _Part | None = None
+        waiting: _RowBatch | None = None
         while True:
             part = self._next_part(at.rows, at.hash)
             if part.is_last and not part.count and not self._is_end_sure:
-                # There is nothing to be said of no rows.
+                # Without rows there is no fence to write.
                 if waiting is not None:
                     self._await(streams, waiting)
                 self.is_finished = True
@@ -214,18 +279,18 @@ class ExactWriter:
                 self.is_finished = True
                 return
 
-    def _next_part(self, first: int, hashed: int) -> _Part:
+    def _next_part(self, first: int, hashed: int) -> _RowBatch:
         end = self._rows.end_of(first, rows_max=SINK_BATCH_ROWS_MAX, bytes_max=SINK_BATCH_BYTES_MAX)
         is_last = not self._rows.has(end)
         self._parts += 1
         batch_id = f"{self._attempt}-{self._parts:x}".encode()
-        return _Part(first, end, self._rows.hashed(first, end, hashed), is_last, batch_id)
+        return _RowBatch(first, end, self._rows.hashed(first, end, hashed), is_last, batch_id)
 
-    def _fence_of(self, part: _Part, seq: int = 0) -> Fence:
+    def _fence_of(self, part: _RowBatch, seq: int = 0) -> Fence:
         done = part.is_last and self._is_end_sure
         return Fence(self._batch, part.end, part.hash, done, self._query, seq)
 
-    def _send_rows(self, streams: JetStream, part: _Part, inbox: bytes | None = None) -> None:
+    def _send_rows(self, streams: JetStream, part: _RowBatch, inbox: bytes | None = None) -> None:
         number = 1
         for rows, first, end in self._rows.parts(part.first, part.end):
             streams.client.publish_members(
@@ -234,10 +299,11 @@ class ExactWriter:
             number += end - first
         streams.client.send()
 
-    def _ask_why(self, streams: JetStream, part: _Part) -> None:
-        """Send rows of a batch that lacked some, each to be answered; raises what is refused.
+    def _ask_why(self, streams: JetStream, part: _RowBatch) -> None:
+        """Send the rows of an incomplete batch again, each with an answer; raise the refusal.
 
-        Members are sent without asking for answers, so the batch does not tell what it lacked.
+        Members are normally sent without a reply subject, so the server does not say what was
+        wrong.
         """
         self._asks_why = False
         client = streams.client
@@ -254,7 +320,7 @@ class ExactWriter:
         self._abandon(streams, part)
         part.batch_id += b"-"
 
-    def _send_fence(self, streams: JetStream, part: _Part, fence: Fence) -> None:
+    def _send_fence(self, streams: JetStream, part: _RowBatch, fence: Fence) -> None:
         headers = b"Nats-Batch-Commit: 1\r\nNats-Expected-Last-Subject-Sequence: %d\r\n" % (
             self._confirmed.seq
         )
@@ -264,38 +330,38 @@ class ExactWriter:
             headers=_member(part.batch_id, part.count + 1, headers),
         )
 
-    def _await(self, streams: JetStream, part: _Part) -> None:
-        """Wait until the rows and their fence are in the stream; raises ApiError."""
+    def _await(self, streams: JetStream, part: _RowBatch) -> None:
+        """Wait until the rows and their fence are stored; raise ApiError."""
         answer = streams.read(streams.client.next_answer(part.reply))
         self.written += part.count
         self._confirm(self._fence_of(part, answer["seq"]))
 
-    def _abandon(self, streams: JetStream, part: _Part) -> None:
-        """Have the server forget members that will not be committed: it keeps only so many."""
+    def _abandon(self, streams: JetStream, part: _RowBatch) -> None:
+        """Make the server drop members that will not be committed: it keeps a limited number."""
         if part.count:
             streams.client.publish(self._subject, headers=_member(part.batch_id, 0, b""))
             streams.client.send()
 
 
-class _Patience:
-    """How long nothing may come on before it is given up."""
+class _RetryTimer:
+    """How long to try again without progress."""
 
     def __init__(self, timeout_s: float) -> None:
         self._clock = SystemClock()
         self._timeout_ns = int(timeout_s * 1e9)
-        self._pause_s = PAUSE_S_MIN
+        self._pause_s = SINK_PAUSE_S_MIN
         self._since_ns = self._clock.monotonic_ns()
 
     def pause(self, error: Exception, *, came_on: bool) -> None:
-        """Wait a little before the next try; raises the error where there was time enough."""
+        """Wait before the next try; raise the error if the time is over."""
         now_ns = self._clock.monotonic_ns()
         if came_on:
-            self._pause_s, self._since_ns = PAUSE_S_MIN, now_ns
+            self._pause_s, self._since_ns = SINK_PAUSE_S_MIN, now_ns
         if now_ns - self._since_ns >= self._timeout_ns:
             raise error
-        # Nothing tells when a server is back, or has room for another batch.
+        # There is no notification that a server is back, or has room for another batch.
         threading.Event().wait(self._pause_s)
-        self._pause_s = min(self._pause_s * 2, PAUSE_S_MAX)
+        self._pause_s = min(self._pause_s * 2, SINK_PAUSE_S_MAX)
 
 
 def _member(batch_id: bytes, number: int, more: bytes) -> bytes:

@@ -1,15 +1,15 @@
-"""Fences: how far each partition of a sink has come, kept in the stream that it writes to.
+"""Fences: how far each partition of a sink was written, kept in the stream that it writes to.
 
     subject   <prefix>.<sink>.<partition>
     payload   {"batch": 7, "done": false, "hash": "9d…", "query": "…", "rows": 1998, "v": 1}
 
-A fence is the last message of an atomic batch of rows, and is taken only if the fence before it is
-still the last one of its subject: so the rows and the fence come in together, once, whoever else
-tries. `rows` and `hash` tell of all rows of the partition so far: who comes later can tell whether
-it has the same ones before it goes on behind them. When all tasks of a batch are through the driver
-says so, under `<prefix>.<sink>.commit`: what is replayed behind that has nothing left to do.
+A fence is the last message of an atomic batch of rows, and is stored only if the fence before it is
+still the last of its subject: the rows and the fence are stored together, once, whatever other
+attempts do. `rows` and `hash` cover all rows of the partition so far: a later attempt checks that
+it has the same rows before it goes on behind them. When all tasks of a batch are done, the driver
+stores that under `<prefix>.<sink>.commit`: a replay of the batch then has nothing left to do.
 
-Pure but for what takes `JetStream`, which asks the server.
+Pure but for functions that take `JetStream`, which ask the server.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _SINK = re.compile(r"[-_A-Za-z0-9]{1,64}")
 
 
 class NotTheSameRows(PenstockError):
-    """A batch that was begun comes again with other rows, or divided in another way."""
+    """A batch was begun and comes again with other rows, or divided in another way."""
 
 
 class FenceLost(PenstockError):
-    """A fence is gone that was there: it cannot be told any more what was written."""
+    """A fence is gone: it is unknown what was written."""
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """How far a partition has come."""
+    """How far a partition was written."""
 
     batch: int
     rows: int
     hash: int
-    """Of all rows so far, in their order."""
+    """The hash of all rows so far, in their order."""
 
     done: bool
     """Whether these are known to be all rows of the partition in this batch."""
@@ -49,7 +49,7 @@ class Fence(msgspec.Struct, frozen=True):
     """The streaming query whose batches are counted; "" for a batch's own version."""
 
     seq: int = 0
-    """Where it is in the stream; 0 as long as it is not there."""
+    """The fence's sequence; 0 as long as it is not stored."""
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -67,29 +67,29 @@ class Committed(msgspec.Struct, frozen=True):
     batch: int
     query: str = ""
     seq: int = 0
-    """Where that is said; 0 as long as it is not."""
+    """The sequence of the message that says so; 0 as long as there is none."""
 
 
-class FencePlace(msgspec.Struct, frozen=True):
-    """Where a sink's fences are."""
+class FenceSubjects(msgspec.Struct, frozen=True):
+    """The subjects of a sink's fences, and their stream."""
 
     stream: str
     prefix: str
     sink: str
 
     def subject(self, partition: int | str) -> str:
-        """Give the subject of a partition's fences."""
+        """Return the subject of a partition's fences."""
         return f"{self.prefix}.{self.sink}.{partition}"
 
 
 def check_sink_id(sink: str) -> None:
-    """Refuse what cannot be a token of a subject."""
+    """Raise UsageError if a sink's id cannot be a token of a subject."""
     if _SINK.fullmatch(sink) is None:
         raise UsageError(f"option sinkId: {sink!r}: up to 64 letters, digits, - and _")
 
 
-def check_query(place: FencePlace, ours: str, found: str) -> None:
-    """Refuse to go on behind another query: its batches have the same numbers as ours."""
+def check_query(place: FenceSubjects, ours: str, found: str) -> None:
+    """Raise UsageError for fences of another query, whose batches have the same numbers."""
     if ours and found != ours:
         raise UsageError(
             f"sink {place.sink} was written to by another query ({found}), whose batches have the "
@@ -98,7 +98,7 @@ def check_query(place: FencePlace, ours: str, found: str) -> None:
 
 
 def encode(fence: Fence) -> bytes:
-    """Give a fence as it is written."""
+    """Return a fence as it is stored."""
     document = _Document(
         VERSION, fence.batch, fence.rows, f"{fence.hash:016x}", fence.done, fence.query
     )
@@ -106,7 +106,7 @@ def encode(fence: Fence) -> bytes:
 
 
 def decode(stored: Stored) -> Fence:
-    """Read a fence as it was found; raises FormatError."""
+    """Return a stored fence; raise FormatError."""
     try:
         found = msgspec.json.decode(stored.payload, type=_Document)
         hashed = int(found.hash, 16)
@@ -117,14 +117,14 @@ def decode(stored: Stored) -> Fence:
     return Fence(found.batch, found.rows, hashed, found.done, found.query, stored.seq)
 
 
-def read_fence(streams: JetStream, place: FencePlace, partition: int) -> Fence | None:
-    """Give the last fence of a partition; None where there is none."""
+def read_fence(streams: JetStream, place: FenceSubjects, partition: int) -> Fence | None:
+    """Return the last fence of a partition; None if there is none."""
     found = streams.find(place.stream, last_by_subj=place.subject(partition))
     return None if found is None else decode(found)
 
 
-def read_committed(streams: JetStream, place: FencePlace) -> Committed | None:
-    """Give the last batch that is complete; None where there is none."""
+def read_committed(streams: JetStream, place: FenceSubjects) -> Committed | None:
+    """Return the last complete batch; None if there is none."""
     found = streams.find(place.stream, last_by_subj=place.subject(COMMIT))
     if found is None:
         return None
@@ -136,11 +136,11 @@ def read_committed(streams: JetStream, place: FencePlace) -> Committed | None:
 
 
 def write_committed(
-    streams: JetStream, place: FencePlace, committed: Committed, partitions: int
+    streams: JetStream, place: FenceSubjects, committed: Committed, partitions: int
 ) -> None:
-    """Say that a batch is complete, unless that was said of it or a later one.
+    """Store that a batch is complete, unless it is stored of this or a later one.
 
-    Raises NotTheSameRows where it is not: see `check_partitions`.
+    Raise NotTheSameRows if it is not complete: see `check_partitions`.
     """
     last = read_committed(streams, place)
     if last is not None and last.batch >= committed.batch:
@@ -153,10 +153,10 @@ def write_committed(
     streams.publish(subject, msgspec.json.encode(committed, order="sorted"), headers=expected)
 
 
-def check_partitions(streams: JetStream, place: FencePlace, batch: int, partitions: int) -> None:
-    """Refuse a batch that was begun with more partitions than it ended with.
+def check_partitions(streams: JetStream, place: FenceSubjects, batch: int, partitions: int) -> None:
+    """Raise NotTheSameRows if a batch was begun with more partitions than it ended with.
 
-    What the others had written is part of what these wrote, and nobody has compared it.
+    Rows that the other partitions wrote are in the stream, and were not compared with these.
     """
     for subject, _ in streams.subjects(place.stream, place.subject("*")):
         number = subject.rpartition(".")[2]

@@ -33,5 +33,5 @@ def header_blocks(
     first_row: int = 0,
     lines: tuple[Buffer, Buffer] | None = None,
 ) -> tuple[array[int], bytes]:
-    """Build the blocks of rows; give their offsets and bytes. Raises UsageError, FormatError."""
+    """Return the offsets and bytes of header blocks; raise UsageError or FormatError."""
     ...

@@ -1,9 +1,9 @@
-"""Headers as they are sent, built from the buffers of Arrow columns: the way back of `header_maps`.
+"""Headers as they are sent, built from the buffers of Arrow columns: the reverse of `header_maps`.
 
-A block is made of, in this order: a message id, lines that are written already, and the headers of
-a map. A row that has none of them has an empty block.
+A block has, in this order: a message id, header lines, and the headers of a map. A row without any
+of them has an empty block.
 
-Pure; any thread. No Python object is made of a row, except of one that is refused.
+Pure; any thread. No Python object is made for a row, unless it is refused.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -15,7 +15,7 @@ from array import array
 
 from penstock.errors import FormatError, UsageError
 
-from penstock.protocol.operations cimport put_number
+from penstock.protocol.lines cimport put_number
 
 cdef enum:
     BLOCK_BYTES_MAX = 0x7FFFFFFF
@@ -146,7 +146,7 @@ def header_blocks(
     int64_t rows, MapColumn maps=None, ids=None, bytes id_start=None, uint64_t first_row=0,
     lines=None,
 ):
-    """Build the blocks of rows; give their offsets and bytes. Raises UsageError, FormatError.
+    """Return the offsets and bytes of header blocks; raise UsageError or FormatError.
 
     A message id is the row's of the column `ids`, or `id_start` and the row's number from
     `first_row` on. `lines` is a column of header lines with their ends. A column is its offsets

@@ -1,6 +1,6 @@
-"""Rows of a frame as messages: which columns are what, and their bytes as they are sent.
+"""Rows of a frame as messages: which columns are used, and their bytes as they are sent.
 
-Works on whole Arrow columns: nothing is done in Python for a row. Called by sinks, in tasks.
+Works on whole Arrow columns: no Python runs for each row. Called by sinks, in tasks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, LongType, MapType, StringType
 
-from penstock.client.rows import Rows
+from penstock.client.row_publisher import Rows
 from penstock.errors import UsageError
 from penstock.spark.sinks.header_blocks import MapColumn, header_blocks
 
@@ -21,7 +21,7 @@ PAYLOADS = ("data", "value", "content")
 ID_COLUMN = "msg_id"
 ORIGIN_COLUMNS = ("stream", "sequence")
 ORIGIN_TIME = "time_ns"
-"""What a message that is written again tells of where it was, and where it is known, of when."""
+"""The headers that say where a message was before, and when, if that is known."""
 
 
 class RowShape(msgspec.Struct, frozen=True):
@@ -29,17 +29,16 @@ class RowShape(msgspec.Struct, frozen=True):
 
     payload: str
     subject: str = ""
-    """The subject of all rows; "" where each has its own."""
+    """The subject of all rows; "" if each has its own."""
 
     has_headers: bool = False
     id_column: str = ""
     keeps_origin: bool = False
 
     def rows(self, batch: pa.RecordBatch, id_start: bytes | None = None, first: int = 0) -> Rows:
-        """Give the rows of a batch as messages; raises UsageError.
+        """Return the rows of a batch as messages; raise UsageError.
 
-        Their ids, where there is no column of them, are `id_start` and their numbers from `first`
-        on.
+        Without a column of ids, their ids are `id_start` and their numbers from `first` on.
         """
         return Rows(
             column_bytes(self.subjects(batch), "subject"),
@@ -48,7 +47,7 @@ class RowShape(msgspec.Struct, frozen=True):
         )
 
     def subjects(self, batch: pa.RecordBatch) -> pa.Array:
-        """Give the rows' subjects."""
+        """Return the rows' subjects."""
         if self.subject:
             return pa.repeat(self.subject, batch.num_rows)
         return batch.column("subject")
@@ -77,7 +76,7 @@ class RowShape(msgspec.Struct, frozen=True):
 def shape_of(
     kinds: Mapping[str, Any], subject: str, id_column: str, keeps_origin: bool
 ) -> RowShape:
-    """Find the columns among a frame's, given with their types; raises UsageError."""
+    """Return which of a frame's columns are used; raise UsageError."""
     payloads = [each for each in PAYLOADS if each in kinds]
     if len(payloads) != 1:
         raise UsageError(f"the frame needs one of the columns {', '.join(PAYLOADS)}")
@@ -107,7 +106,7 @@ def _check_type(kinds: Mapping[str, Any], name: str, *wanted: type) -> None:
 
 def _origin_lines(batch: pa.RecordBatch) -> pa.Array:
     stream = batch.column("stream")
-    # It becomes a header, and must not become two.
+    # The value becomes one header line, so it must have no line break.
     if pc.any(pc.match_substring_regex(stream, "[\r\n]")).as_py():
         raise UsageError("column stream holds what is no stream's name")
     parts = ["Nats-Orig-Stream: ", stream, "\r\nNats-Orig-Sequence: "]
@@ -119,7 +118,7 @@ def _origin_lines(batch: pa.RecordBatch) -> pa.Array:
 
 
 def column_bytes(column: pa.Array, name: str) -> tuple[memoryview, memoryview]:
-    """Give a column's offsets (int32) and its bytes; raises UsageError where a row is null."""
+    """Return a column's offsets (int32) and its bytes; raise UsageError if a row is null."""
     if column.null_count:
         raise UsageError(f"column {name} is null in a row")
     plain = column.cast(pa.binary())
@@ -132,7 +131,7 @@ def column_bytes(column: pa.Array, name: str) -> tuple[memoryview, memoryview]:
 
 
 def map_column(column: pa.MapArray) -> MapColumn:
-    """Give the buffers of a column of headers; raises UsageError where a value is null."""
+    """Return the buffers of a column of headers; raise UsageError if a value is null."""
     if column.offset:
         column = pa.concat_arrays([column])
     keys, lists = column.keys, column.items

@@ -1,7 +1,7 @@
-"""What the options of `penstock` say for writing, and whether the server can keep that promise.
+"""The options of `penstock` for writing, and whether the stream allows them.
 
-Used in the driver, before any row is read: what cannot work is refused here, in words. Tasks get a
-`Sink` with everything that they need.
+Used in the driver, before any row is read: options that cannot work are refused here. Tasks get a
+`Sink` with all that they need.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from penstock import error_codes
 from penstock.client.jetstream import JetStream
 from penstock.errors import ApiError, UsageError
-from penstock.spark.connecting import ALIASES, Connection, Milliseconds, streams_of
+from penstock.spark.connection import ALIASES, Connection, Milliseconds, streams_of
 from penstock.spark.options import Names, Options
 from penstock.spark.sinks.fences import check_sink_id
 from penstock.spark.sinks.rows import ID_COLUMN, RowShape, shape_of
@@ -25,11 +25,11 @@ from penstock.subjects import is_literal, is_subset, is_valid_subject
 
 FORMAT = "penstock"
 FENCES = "_fence"
-"""What fences' subjects begin with, before the stream's name, unless told otherwise."""
+"""The default prefix of fences' subjects, before the stream's name."""
 
 
 class Delivery(StrEnum):
-    """What is promised of a row."""
+    """How often a row may be stored."""
 
     AT_LEAST_ONCE = "at-least-once"
     DEDUPE = "dedupe"
@@ -62,7 +62,7 @@ class Sink(msgspec.Struct, frozen=True):
     target: Target
     shape: RowShape
     stream_subjects: tuple[bytes, ...] = ()
-    """What the stream takes, where it is known which one is written to."""
+    """The subjects of the stream, if it is known which one is written to."""
 
     purges_to: int = 0
     """The last message that is replaced: it and all before it go when the rows are in."""
@@ -74,7 +74,7 @@ class Sink(msgspec.Struct, frozen=True):
 
     @property
     def fence_prefix(self) -> str:
-        """What the subjects of fences begin with."""
+        """The prefix of the subjects of fences."""
         return self.target.fence_prefix or f"{FENCES}.{self.target.stream}"
 
 
@@ -85,9 +85,9 @@ def read_sink(
     overwrites: bool = False,
     is_streaming: bool = False,
 ) -> Sink:
-    """Read the options of the format and the columns of a frame; raises UsageError.
+    """Return the sink for options and a frame's columns; raise UsageError.
 
-    What must be known of the stream is asked of the server.
+    The server is asked for the stream.
     """
     options = Options(FORMAT, given, ALIASES)
     connection = options.group(Connection)
@@ -148,7 +148,7 @@ def _asks_for_stream(target: Target, *, overwrites: bool) -> bool:
 
 
 def _checked(streams: JetStream, sink: Sink, *, overwrites: bool) -> Sink:
-    """Look whether the stream is there and can do what is asked of it."""
+    """Return the sink with the stream's facts; raise UsageError if the stream does not allow it."""
     target = sink.target
     name = target.stream or _stream_of(streams, target.subject)
     sink = msgspec.structs.replace(sink, target=msgspec.structs.replace(target, stream=name))

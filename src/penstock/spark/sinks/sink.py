@@ -1,16 +1,18 @@
-"""The format `penstock` for writing: each row is published, and taken by a stream.
+"""The format `penstock` for writing: each row is published, and stored by a stream.
 
     frame.write.format("penstock").mode("append").option("subject", "orders.new").save()
     query.writeStream.format("penstock").option("delivery", "exactly-once")…
 
-Columns: `subject` (or the option), `data` (binary or text; `value` too), and where they are there
-`headers` and `msg_id`. A task waits for the stream's acknowledgement of each of its rows; what a
+Columns: `subject` (or the option), `data` (binary or text; `value` too), and optionally `headers`
+and `msg_id`. A task waits for the stream's acknowledgement of each of its rows. A row that the
 stream refuses fails the task, and so the query.
 
     delivery        at-least-once: a task that is run again publishes its rows again
                     dedupe: with a message id each, so that a stream drops what it had within its
                     duplicate window; ids are `msg_id`, or the query's batch, the task and the row
                     exactly-once: in atomic batches with fences, see `exact_sink`
+
+`write_ordered` sorts a frame so that its rows come in the same order each time.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -28,26 +31,25 @@ from pyspark.sql.datasource import (
 )
 
 from penstock.client.jetstream import JetStream
-from penstock.client.rows import Rows
+from penstock.client.row_publisher import Rows
 from penstock.errors import UsageError
 from penstock.limits import SINK_SUBJECTS_KNOWN_MAX
-from penstock.spark.connecting import ask, streams_of
-from penstock.spark.sinks.exact_sink import ExactWriter
+from penstock.spark.connection import ask, streams_of
+from penstock.spark.sinks.exact_sink import ExactWriter, UnconfirmedRows
 from penstock.spark.sinks.fences import (
     Committed,
-    FencePlace,
+    FenceSubjects,
     check_query,
     check_sink_id,
     read_committed,
     write_committed,
 )
 from penstock.spark.sinks.settings import Delivery, Sink
-from penstock.spark.sinks.unwritten import UnwrittenRows
 from penstock.subjects import SubjectFilter, is_literal
 
 
 class Published(WriterCommitMessage):
-    """What one task did: rows that it brought in, rows that were there; and for whom."""
+    """The result of a task: rows that it stored, rows that were there, and the sink and query."""
 
     def __init__(self, rows: int, duplicates: int, sink_id: str = "", query: str = "") -> None:
         self.rows = rows
@@ -57,7 +59,7 @@ class Published(WriterCommitMessage):
 
 
 class _Task:
-    """Which part of which batch is being written: what Spark tells a task of itself."""
+    """Which partition of which batch a task writes, from Spark's task context."""
 
     def __init__(self) -> None:
         context = TaskContext.get()
@@ -76,7 +78,7 @@ def write_rows(
     is_streaming: bool,
     is_end_sure: bool = True,
 ) -> Published:
-    """Publish a task's rows; raises RefusedByServer, UsageError, NotTheSameRows, OSError.
+    """Publish a task's rows; raise RefusedByServer, UsageError, NotTheSameRows or OSError.
 
     The end of rows that come from Spark is never sure: see `ExactWriter`.
     """
@@ -115,17 +117,17 @@ def _write_exactly(
     if batch is None or not sink_id:
         raise UsageError("delivery=exactly-once: Spark tells neither the query nor the batch")
     check_sink_id(sink_id)
-    place = FencePlace(sink.target.stream, sink.fence_prefix, sink_id)
+    place = FenceSubjects(sink.target.stream, sink.fence_prefix, sink_id)
     if ask(sink.connection, functools.partial(_is_complete, place, batch, query)):
         return Published(0, 0, sink_id, query)
-    rows = UnwrittenRows(_checked_rows(sink, batches))
+    rows = UnconfirmedRows(_checked_rows(sink, batches))
     writer = ExactWriter(place, task.partition, batch, query, rows, is_end_sure=is_end_sure)
     connect = functools.partial(streams_of, sink.connection)
     writer.run(connect, sink.target.publish_timeout_ms / 1000)
     return Published(writer.written, writer.rows - writer.written, sink_id, query)
 
 
-def _is_complete(place: FencePlace, batch: int, query: str, streams: JetStream) -> bool:
+def _is_complete(place: FenceSubjects, batch: int, query: str, streams: JetStream) -> bool:
     committed = read_committed(streams, place)
     if committed is not None:
         check_query(place, query, committed.query)
@@ -133,9 +135,9 @@ def _is_complete(place: FencePlace, batch: int, query: str, streams: JetStream) 
 
 
 def _checked_rows(sink: Sink, batches: Iterator[pa.RecordBatch]) -> Iterator[Rows]:
-    """Give rows as messages, once it is sure that the stream takes their subjects.
+    """Yield rows as messages; raise UsageError for subjects that the stream does not take.
 
-    A row that went to another stream would not come in together with its fence.
+    A row in another stream would not be stored together with its fence.
     """
     taken, known = SubjectFilter(sink.stream_subjects), set[str]()
     fences = f"{sink.fence_prefix}."
@@ -156,10 +158,10 @@ def _checked_rows(sink: Sink, batches: Iterator[pa.RecordBatch]) -> Iterator[Row
 
 
 def _finish(sink: Sink, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
-    """Look once more when all tasks are through; what was to be replaced goes now."""
+    """Mark a batch as complete when all tasks are done; purge what it replaces."""
     told = [each for each in messages if isinstance(each, Published)]
     if sink.is_exact and told:
-        place = FencePlace(sink.target.stream, sink.fence_prefix, told[0].sink_id)
+        place = FenceSubjects(sink.target.stream, sink.fence_prefix, told[0].sink_id)
         committed = Committed(batch, told[0].query)
         with streams_of(sink.connection) as streams:
             write_committed(streams, place, committed, len(messages))
@@ -179,12 +181,12 @@ class RowWriter(DataSourceArrowWriter):
         return write_rows(self._sink, iterator, is_streaming=False, is_end_sure=False)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All rows are in."""
+        """Finish the batch: all rows are stored."""
         _finish(self._sink, messages, self._sink.target.version or 0)
 
 
 class RowStreamWriter(DataSourceStreamArrowWriter):
-    """Publishes what a query yields."""
+    """Publishes a query's batches."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -194,5 +196,23 @@ class RowStreamWriter(DataSourceStreamArrowWriter):
         return write_rows(self._sink, iterator, is_streaming=True, is_end_sure=False)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """All rows of a batch are in."""
+        """Finish a batch: all its rows are stored."""
         _finish(self._sink, messages, batchId)
+
+
+def write_ordered(
+    frame: DataFrame, *columns: str, by: str = "subject", partitions: int | None = None
+) -> DataFrame:
+    """Return a frame whose rows of one `by` are written by one task, sorted by columns.
+
+    Without columns they are sorted by `sequence`. If the columns tell all rows of a task apart, its
+    rows come in the same order each time. With a fixed number of `partitions` they are also divided
+    in the same way, on any cluster. Raise UsageError for a column that is missing.
+    """
+    keys = columns or ("sequence",)
+    missing = [name for name in (by, *keys) if name not in frame.columns]
+    if missing:
+        raise UsageError(f"to be written in order a frame needs the column {missing[0]}")
+    if partitions is None:
+        return frame.repartition(by).sortWithinPartitions(*keys)
+    return frame.repartition(partitions, by).sortWithinPartitions(*keys)

@@ -1,1 +1,1 @@
-"""SQL over streams: tables for what a statement mentions, and what becomes of results."""
+"""SQL over streams: tables for the names in a statement, and results on their way out."""

@@ -1,17 +1,17 @@
 """Tables for SQL: streams, buckets, directories and archives under their own names.
 
-A table that a statement mentions is made when it is mentioned, in two layers:
+A table that a statement mentions is created when it is mentioned, in two layers:
 
-    a table of Spark's catalog, with the options of its format     reads, and takes filters over
-    a temporary view over it, named as people name the stream      shows payloads as JSON
+    a table of Spark's catalog, with the options of its format     reads, and takes filters
+    a temporary view over it, under the stream's name              shows payloads as JSON
 
-What always holds: no row is wrong or missing because of filters that were handed to our formats.
-Spark keeps one reader for a table of a statement, so that a statement that reads a table twice
-would see the filters of one place in the other: such a statement gets tables without them, and so
-does a session that does not hand filters over. Through Spark Connect, where the catalog may be
-shared with others, there are only temporary views.
+Invariant: no row is wrong or missing because of filters that were passed to our formats. Spark
+keeps one reader for a table of a statement, so that a statement that reads a table twice would
+apply the filters of one place in the other. Such a statement gets tables without filters, and so
+does a session that does not pass filters on. Through Spark Connect, where the catalog may be shared
+with others, there are only temporary views.
 
-Used in the driver by one thread.
+Used in the driver by one thread. Only a connection that lists a server's streams is opened here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,10 +28,17 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import UsageError
 from penstock.limits import SQL_SAMPLE_MESSAGES
 from penstock.spark import schema
-from penstock.spark.jobs.inputs import Input, read_part
+from penstock.spark.archives.manifest import FORMAT as ARCHIVE_FORMAT
+from penstock.spark.blocks.settings import FORMAT as BLOCK_FORMAT
+from penstock.spark.connection import Connection, streams_of
+from penstock.spark.jobs.inputs import Input
+from penstock.spark.kv import rows as kv_rows
+from penstock.spark.kv.settings import FORMAT as KV_FORMAT
+from penstock.spark.options import Options
 from penstock.spark.schema import Column
-from penstock.spark.sql.inference import Field, infer, quoted, texted
+from penstock.spark.sql.inference import Field, infer, quote_name, quote_text
 from penstock.spark.sql.statements import lowered, names, only_reads, reads_whole_rows
+from penstock.spark.streams.settings import FORMAT as STREAM_FORMAT
 
 SCHEMA = "penstock_tables"
 VALUE = "value"
@@ -39,10 +46,10 @@ VALUE = "value"
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 SESSION_CONF = {
     PUSHDOWN_CONF: "true",
-    # Tables are for this session alone, and so is where Spark keeps them.
+    # Tables are for this session alone, so Spark's catalog is too.
     "spark.sql.catalogImplementation": "in-memory",
 }
-"""What a session is best opened with."""
+"""The settings with which a session is best opened."""
 
 _SAMPLED_PARTS = 8
 _READ = re.compile(rf"RelationV2\[.*\] \S*\b{SCHEMA}\.(\w+)")
@@ -50,31 +57,31 @@ _SHARED = re.compile(r"CTERelationRef (\d+)")
 
 _PAYLOAD = "try_validate_utf8(cast({0} as string))"
 _AS_JSON = f"coalesce(try_parse_json({_PAYLOAD}), cast({_PAYLOAD} as variant))"
-"""Text that is no JSON is a text; bytes that are no text are null."""
+"""Text that is no JSON is a string; bytes that are no text are null."""
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Something that can be read: how people name it, and where it is."""
+    """A table: its name in SQL, and what it is read from."""
 
     name: str
     format: str
     options: dict[str, str]
     columns: tuple[Column, ...]
     payload: str
-    """The column that holds payloads."""
+    """The column of payloads."""
 
     sample: Input
-    """Where payloads are taken from to tell their fields."""
+    """The input from which payloads are sampled to infer their fields."""
 
     takes_filters: bool
 
 
 _numbers = itertools.count(1)
-"""Of the tables that were made: a session may have several catalogs, one after another."""
+"""Numbers of created tables: a session may have several catalogs, one after another."""
 
 
-class _Made(msgspec.Struct, frozen=True):
-    """A table as it was last made."""
+class _CreatedTable(msgspec.Struct, frozen=True):
+    """A table as it was last created."""
 
     table: Table
     columns: tuple[str, ...]
@@ -93,31 +100,31 @@ class Catalog:
             self._tables.setdefault(each.name.lower(), []).append(each)
         self._is_inferring = is_inferring
         self._fields: dict[str, list[Field]] = {}
-        self._made: dict[str, _Made] = {}
+        self._made: dict[str, _CreatedTable] = {}
         self._relations: dict[str, Table] = {}
         self._is_remote = not hasattr(spark, "_jvm")
         is_asked = spark.conf.get(PUSHDOWN_CONF, "false") == "true"
         self._hands_filters_over = is_asked and not self._is_remote
-        # Once there are views of the user's own, nobody knows which columns they read.
+        # Views of the user may read any column.
         self._is_narrow = True
         if not self._is_remote:
             spark.sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
 
     def names(self) -> list[str]:
-        """Give the names of all tables, sorted."""
+        """Return the names of all tables, sorted."""
         return sorted(each.name for alike in self._tables.values() for each in alike)
 
     def nearest(self, name: str) -> str:
-        """Say which tables are named alike; "" where none is."""
+        """Return a hint with similar names of tables; "" if there is none."""
         near = difflib.get_close_matches(name.lower(), list(self._tables), n=3, cutoff=0.5)
-        listed = [quoted_if_needed(self._tables[each][0].name) for each in near]
+        listed = [quote_if_needed(self._tables[each][0].name) for each in near]
         return f"did you mean {' or '.join(listed)}?" if listed else ""
 
     def frame(self, statement: str) -> DataFrame:
-        """Give a statement's result, with the tables that it mentions made.
+        """Return a statement's result, after creating the tables that it mentions.
 
-        A query is planned and not yet run; anything else is done. Raises what Spark raises, and
-        UsageError for names that cannot be told apart.
+        A query is planned and not run yet; anything else is done. Raise what Spark raises, or
+        UsageError for names that differ only by case.
         """
         is_reading = only_reads(statement)
         self._is_narrow = self._is_narrow and is_reading
@@ -141,40 +148,42 @@ class Catalog:
         of_payload = {VALUE, *(each.lower() for each, _ in self._inferred(table))}
         if of_payload & mentioned:
             wanted.add(table.payload)
-        # Rows are counted by some column: the first is as good as any.
+        # Counting rows takes one column: the first.
         return tuple(each for each in known if each in wanted) or (known[0],)
 
     def _make(self, table: Table, columns: tuple[str, ...], *, takes_filters: bool) -> None:
         takes_filters = takes_filters and table.takes_filters and self._hands_filters_over
-        made = _Made(table, columns, takes_filters)
-        # A view of a remote session is planned once and for all, so it is made anew each time.
+        made = _CreatedTable(table, columns, takes_filters)
+        # A view of a remote session is planned only once, so it is created anew each
+        # time.
         if self._made.get(table.name.lower()) == made and not self._is_remote:
             return
         relation = self._make_relation(made)
-        value = _AS_JSON.format(quoted(table.payload))
+        value = _AS_JSON.format(quote_name(table.payload))
         shown = []
         for each in columns:
             if each == table.payload:
-                shown.append(f"{value} AS {quoted(VALUE)}")
+                shown.append(f"{value} AS {quote_name(VALUE)}")
                 shown += [
-                    f"try_variant_get({value}, {texted(path)}, {texted(kind)}) AS {quoted(name)}"
+                    f"try_variant_get({value}, {quote_text(path)}, {quote_text(kind)}) "
+                    f"AS {quote_name(name)}"
                     for name, (path, kind) in self._inferred(table)
                 ]
             if each != VALUE:
-                shown.append(quoted(each))
+                shown.append(quote_name(each))
         self._spark.sql(
-            f"CREATE OR REPLACE TEMPORARY VIEW {quoted(table.name)} AS "
+            f"CREATE OR REPLACE TEMPORARY VIEW {quote_name(table.name)} AS "
             f"SELECT {', '.join(shown)} FROM {relation}"
         )
         self._made[table.name.lower()] = made
 
-    def _make_relation(self, made: _Made) -> str:
+    def _make_relation(self, made: _CreatedTable) -> str:
         name = f"t{next(_numbers)}"
         given = made.table.options | ({"pushdown": "true"} if made.takes_filters else {})
-        pairs = [(texted(key), texted(value)) for key, value in given.items()]
+        pairs = [(quote_text(key), quote_text(value)) for key, value in given.items()]
         kinds = {each.name: each.spark.simpleString() for each in made.table.columns}
-        columns = ", ".join(f"{quoted(each)} {kinds[each]}" for each in made.columns)
-        what = f"({columns}) USING {quoted(made.table.format)}"
+        columns = ", ".join(f"{quote_name(each)} {kinds[each]}" for each in made.columns)
+        what = f"({columns}) USING {quote_name(made.table.format)}"
         if self._is_remote:
             view = f"{SCHEMA}_{name}"
             options = ", ".join(f"{key} {value}" for key, value in pairs)
@@ -182,7 +191,7 @@ class Catalog:
             return view
         self._spark.sql(f"CREATE TABLE {SCHEMA}.{name} {what}")
         self._relations[name] = made.table
-        # Options that a table is made with do not reach a format written in Python: these do.
+        # Options of CREATE TABLE do not reach a format written in Python; these do.
         options = ", ".join(f"{key} = {value}" for key, value in pairs)
         return f"{SCHEMA}.{name} WITH ({options})"
 
@@ -198,7 +207,7 @@ class Catalog:
         return list(by_name.values())
 
     def _inferred(self, table: Table) -> list[tuple[str, tuple[str, str]]]:
-        """Give the columns of a table's payloads: name, then path and type."""
+        """Return the columns inferred from a table's payloads: name, then path and type."""
         if not self._is_inferring:
             return []
         if table.name not in self._fields:
@@ -214,7 +223,7 @@ class Catalog:
 
 
 def _chosen(alike: Sequence[Table], written: frozenset[str]) -> Table:
-    """Give the one of tables that differ by case alone which a statement means."""
+    """Return the table that a statement means, of those whose names differ only by case."""
     exact = [each for each in alike if each.name in written]
     if len(alike) > 1 and len(exact) != 1:
         listed = ", ".join(each.name for each in alike)
@@ -227,7 +236,7 @@ def _java(frame: DataFrame) -> Any:
 
 
 def _payloads(source: Input) -> list[bytes]:
-    """Give some payloads from all over a stream."""
+    """Return samples of payloads from all over a stream."""
     small = {"arrowBatchRows": str(SQL_SAMPLE_MESSAGES // _SAMPLED_PARTS)}
     spread = {"minPartitions": str(_SAMPLED_PARTS)}
     parts = Input(source.format, {**source.options, **small, **spread}).parts()
@@ -235,13 +244,83 @@ def _payloads(source: Input) -> list[bytes]:
     found: list[bytes] = []
     for number, part in enumerate(chosen, 1):
         enough = SQL_SAMPLE_MESSAGES * number // len(chosen)
-        for batch in read_part(part, [schema.DATA]):
+        for batch in part.read([schema.DATA]):
             found += batch.column(0).to_pylist()
             if len(found) >= enough:
                 break
     return found
 
 
-def quoted_if_needed(name: str) -> str:
-    """Give a name as people write it in SQL."""
-    return name if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else quoted(name)
+def quote_if_needed(name: str) -> str:
+    """Return a name as SQL needs it: quoted only if it must be."""
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else quote_name(name)
+
+
+_MESSAGE = (
+    schema.STREAM,
+    schema.SUBJECT,
+    schema.SEQUENCE,
+    schema.TIMESTAMP,
+    schema.TIME_NS,
+    schema.HEADER_MAP,
+    schema.SIZE,
+    schema.DATA,
+)
+_BLOCK = (*_MESSAGE, schema.BLOCK, schema.OFFSET)
+
+
+def tables_of_server(connection: Mapping[str, str]) -> list[Table]:
+    """Return the tables of a server's streams; `connection` has options of the format
+    `penstock`."""
+    options = Options(STREAM_FORMAT, connection)
+    wanted = options.group(Connection)
+    options.finish()
+    with streams_of(wanted) as streams:
+        names = sorted(streams.pages("STREAM.NAMES", "streams", {}))
+    return [_table_of_stream(each, dict(connection)) for each in names]
+
+
+def _table_of_stream(name: str, connection: dict[str, str]) -> Table:
+    source = Input(STREAM_FORMAT, {**connection, "stream": name})
+    if name.startswith(kv_rows.STREAM_PREFIX):
+        options = {**connection, "bucket": name.removeprefix(kv_rows.STREAM_PREFIX)}
+        return _table_of_bucket(name, options, source)
+    return _table_of_messages(name, source, _MESSAGE)
+
+
+def table_of_directory(name: str, path: str, options: Mapping[str, str]) -> Table:
+    """Return the table of a stream's directory; `options` are of the format `penstock-blocks`."""
+    given = {**options, "path": path}
+    source = Input(BLOCK_FORMAT, given)
+    if name.startswith(kv_rows.STREAM_PREFIX):
+        return _table_of_bucket(name, given, source)
+    return _table_of_messages(name, source, _BLOCK)
+
+
+def table_of_archive(name: str, path: str) -> Table:
+    """Return the table of an archive."""
+    return _table_of_messages(name, Input(ARCHIVE_FORMAT, {"path": path}), _MESSAGE)
+
+
+def _table_of_messages(name: str, source: Input, columns: tuple[schema.Column, ...]) -> Table:
+    return Table(
+        name=name,
+        format=source.format,
+        options=dict(source.options),
+        columns=columns,
+        payload=schema.DATA.name,
+        sample=source,
+        takes_filters=source.format != ARCHIVE_FORMAT,
+    )
+
+
+def _table_of_bucket(name: str, options: dict[str, str], source: Input) -> Table:
+    return Table(
+        name=name,
+        format=KV_FORMAT,
+        options=options,
+        columns=kv_rows.COLUMNS,
+        payload=kv_rows.VALUE.name,
+        sample=source,
+        takes_filters=False,
+    )

@@ -1,7 +1,7 @@
-"""Which fields the JSON payloads of a stream have, and of which types: told from some of them.
+"""Which fields the JSON payloads of a stream have, and of which types: inferred from samples.
 
-What always holds: a field whose payloads disagree is given as a variant, which holds anything, so
-that what was not among the samples is at worst null in its column, and never an error. Pure.
+Invariant: a field with several types is a variant, which holds anything. A value that was not among
+the samples is at worst null in its column, and never an error. Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class _Kind(msgspec.Struct):
-    """What is known of one place in the payloads; nothing yet where `name` is empty."""
+    """What is known of one field's type; nothing yet if `name` is empty."""
 
     name: str = ""
     fields: dict[str, _Kind] = msgspec.field(default_factory=dict)
@@ -34,9 +34,9 @@ class _Kind(msgspec.Struct):
 
 
 def infer(payloads: Iterable[bytes]) -> list[Field]:
-    """Give the fields that the payloads have, in the order in which they were met.
+    """Return the fields of payloads, in the order in which they appear.
 
-    Payloads that are no JSON objects say nothing.
+    Payloads that are no JSON objects are ignored.
     """
     whole = _Kind()
     for payload in payloads:
@@ -47,7 +47,7 @@ def infer(payloads: Iterable[bytes]) -> list[Field]:
         if isinstance(value, dict):
             _learn(whole, value, 0)
     found = _distinct(whole.fields)
-    # These letters cannot stand in a path into a variant.
+    # These letters cannot be in a path into a variant.
     return [Field(name, _sql(kind)) for name, kind in found if name and not set(name) & {"'", "?"}]
 
 
@@ -67,7 +67,7 @@ def _learn(kind: _Kind, value: Any, depth: int) -> None:
 
 
 def _name_of(value: Any) -> str:
-    # A truth is a number to Python, so it is asked for first.
+    # A bool is an int in Python, so it is checked first.
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
@@ -83,7 +83,7 @@ def _joined(known: str, found: str) -> str:
 
 
 def _distinct(fields: dict[str, _Kind]) -> list[tuple[str, _Kind]]:
-    # Spark does not tell upper and lower case apart: of such fields the first is given.
+    # Spark ignores case: of fields that differ only by case, the first is returned.
     met: dict[str, tuple[str, _Kind]] = {}
     for name, kind in fields.items():
         met.setdefault(name.lower(), (name, kind))
@@ -94,18 +94,18 @@ def _sql(kind: _Kind) -> str:
     if kind.name == "struct":
         if not kind.fields or len(_distinct(kind.fields)) < len(kind.fields):
             return VARIANT
-        inner = ", ".join(f"{quoted(name)}: {_sql(each)}" for name, each in kind.fields.items())
+        inner = ", ".join(f"{quote_name(name)}: {_sql(each)}" for name, each in kind.fields.items())
         return f"struct<{inner}>"
     if kind.name == "array":
         return f"array<{_sql(kind.items or _Kind())}>"
     return kind.name or VARIANT
 
 
-def quoted(name: str) -> str:
-    """Give a name as an identifier of SQL."""
+def quote_name(name: str) -> str:
+    """Return a name as an identifier of SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
-def texted(value: str) -> str:
-    """Give a text as a literal of SQL."""
+def quote_text(value: str) -> str:
+    """Return a text as a literal of SQL."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

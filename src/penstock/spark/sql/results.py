@@ -1,8 +1,8 @@
 """Results of SQL on their way out: as rows for people, as CSV, as JSON lines, as Parquet.
 
 A result comes to the driver batch by batch, each as the bytes of an Arrow stream, so that it may be
-larger than memory; the order of its rows is kept. Variants come as the JSON that they stand for.
-Works the same through Spark Connect. Used in the driver; `_packed` runs in tasks.
+larger than memory; the order of its rows is kept. Variants come as JSON. Works the same through
+Spark Connect. Used in the driver; `_packed` runs in tasks.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ _JSON = msgspec.json.Encoder(decimal_format="number")
 
 
 class Result:
-    """What a query gave; read once."""
+    """The result of a query; it is read once."""
 
     def __init__(self, frame: DataFrame, *, rows_max: int = 0) -> None:
-        """`rows_max` cuts the result; 0 is for all of it."""
+        """Prepare a result; `rows_max` limits its rows, and 0 means all."""
         self.names = _distinct(frame.columns)
         kinds = [field.dataType for field in frame.schema.fields]
         self._variants = {place for place, kind in enumerate(kinds) if _holds_variants(kind)}
-        # On the way names are plain: Spark looks them up again, and takes a dot for a field.
+        # Columns have plain names on the way: Spark would take a dot in a name for a
+        # field.
         plain_names = [f"c{place}" for place in range(len(kinds))]
         self._frame = frame.toDF(*plain_names).select(
             *(
@@ -77,7 +78,7 @@ class Result:
             for row in self.rows():
                 writer.writerow([plain(each) for each in row])
         finally:
-            # The file is the caller's, who closes it.
+            # The caller closes the file.
             text.detach()
 
     def write_parquet(self, file: BinaryIO) -> None:
@@ -96,7 +97,7 @@ class Result:
 
 
 def plain(value: Any) -> str:
-    """Give a value as one text: JSON for what has parts, base64 for bytes, "" for nothing."""
+    """Return a value as text: JSON for nested values, base64 for bytes, "" for null."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -126,7 +127,7 @@ def _holds_variants(kind: DataType) -> bool:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Give names of which none is there twice, whatever its case."""
+    """Return names without duplicates, ignoring case."""
     met: dict[str, int] = {}
     found = []
     for name in names:

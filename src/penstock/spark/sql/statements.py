@@ -1,8 +1,8 @@
-"""SQL text, looked at just enough: where statements end, and which names and columns they mention.
+"""SQL text, parsed just enough: where statements end, and which names and columns they mention.
 
-Spark parses SQL; here is only what must be known before: a table that no statement mentions need
-not be made, and a column that none mentions need not be read. In doubt everything is mentioned, so
-that a wrong guess costs time and never rows. Pure.
+Spark parses SQL. Only this must be known before: a table that no statement mentions need not be
+created, and a column that none mentions need not be read. In doubt everything is mentioned, so that
+a wrong guess costs time and never rows. Pure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TOKEN = re.compile(
 _READING = frozenset(
     {"select", "with", "from", "values", "table", "(", "explain", "describe", "desc", "show"}
 )
-"""What a statement begins with that only reads."""
+"""The first words of statements that only read."""
 
 _CHANGES = frozenset({"insert", "update", "delete", "merge", "create", "cache"})
 
@@ -35,7 +35,7 @@ _WHOLE_ROWS = frozenset({"natural", "pivot", "unpivot", "identifier", "table", "
 """Words with which a statement may read columns that it does not mention."""
 
 _BEFORE_SELECT = frozenset({"", "(", "as", "all", "distinct", "union", "intersect", "except"})
-"""What `FROM` follows where it stands for `SELECT * FROM`."""
+"""The words before a `FROM` that stands for `SELECT * FROM`."""
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class Token(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Give it as an identifier, without its quotes."""
+        """The token as an identifier, without its quotes."""
         return self.text[1:-1].replace("``", "`") if self.kind == "quoted" else self.text
 
 
@@ -62,7 +62,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def split(text: str) -> tuple[list[str], str]:
-    """Give the statements that a text ends with `;`, and what comes after the last of them."""
+    """Return the statements of a text that end with `;`, and the text behind the last."""
     statements = []
     start = 0
     for token in tokens(text):
@@ -73,18 +73,18 @@ def split(text: str) -> tuple[list[str], str]:
 
 
 def names(statement: str) -> frozenset[str]:
-    """Give every name that a statement mentions, words of SQL among them, as they are written."""
+    """Return every name in a statement as written, SQL keywords included."""
     found = tokens(statement)
     return frozenset(each.name for each in found if each.kind in ("word", "quoted"))
 
 
 def lowered(found: Iterable[str]) -> frozenset[str]:
-    """Give names as Spark compares them: it does not tell upper and lower case apart."""
+    """Return names as Spark compares them: in lower case."""
     return frozenset(each.lower() for each in found)
 
 
 def only_reads(statement: str) -> bool:
-    """Tell whether a statement surely changes nothing, so that it can be given to Spark twice."""
+    """Return True if a statement surely changes nothing, so that Spark may run it twice."""
     first = next(tokens(statement), None)
     if first is None or first.text.lower() not in _READING:
         return False
@@ -92,7 +92,7 @@ def only_reads(statement: str) -> bool:
 
 
 def reads_whole_rows(statement: str) -> bool:
-    """Tell whether a statement may read columns that it does not mention."""
+    """Return True if a statement may read columns that it does not mention."""
     if lowered(names(statement)) & _WHOLE_ROWS:
         return True
     texts = ["", *(each.text.lower() for each in tokens(statement)), ""]

@@ -1,7 +1,7 @@
-"""What the options of `penstock` say for reading, and the plan that follows from them.
+"""The options of `penstock` for reading, and the plan that follows from them.
 
-Used in the driver alone: ranges carry all that tasks need. A plan depends on what the server says
-of the streams and on the options, never on the clock or on how many cores there are.
+Used in the driver alone: the parts of a plan hold all that tasks need. A plan depends on what the
+server says of the streams and on the options, never on the clock or on how many cores there are.
 """
 
 from __future__ import annotations
@@ -17,20 +17,36 @@ import msgspec
 from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
 from penstock.format.reader import SEQ_MAX
-from penstock.spark.connecting import ALIASES, Connection, Milliseconds, ask
-from penstock.spark.options import Names, Options, hint_of
+from penstock.spark.connection import ALIASES, Connection, Milliseconds, ask
+from penstock.spark.options import (
+    Batches,
+    Content,
+    Following,
+    Names,
+    NoMatch,
+    Options,
+    Positive,
+    Range,
+    Rules,
+    hint_of,
+)
+from penstock.spark.part import MessageSelection, StreamPart
 from penstock.spark.plan import Splitting, split_range
-from penstock.spark.positions import Rules
-from penstock.spark.pushdown import Narrowed, Pushdown, both
-from penstock.spark.reading_options import Batches, Content, Following, NoMatch, Positive, Range
-from penstock.spark.streams.counts import count_between, even_parts, position_at
-from penstock.spark.streams.facts import NoSuchStream, StreamFacts, stream_facts
-from penstock.spark.streams.read import StreamRange
+from penstock.spark.pushdown import Pushdown, PushedFilters, both
+from penstock.spark.streams.facts import (
+    NoSuchStream,
+    StreamFacts,
+    count_between,
+    even_parts,
+    position_at,
+    stream_facts,
+)
+from penstock.spark.streams.read import ServerStream
 
 FORMAT = "penstock"
 
 SPARSE_PART = 2
-"""A stream of which less than one sequence in these is a message is divided by counting."""
+"""A stream with less than one message in so many sequences is divided by counting."""
 
 PASSED_OVER = {
     "nats.pull.consumer.create",
@@ -41,14 +57,14 @@ PASSED_OVER = {
     "nats.pull.batcher.frequency.secs",
     "nats.pull.wait.time",
 }
-"""Options of the official connector's consumer: reading has none that could be set."""
+"""Options of the official connector's consumer, which are ignored: reading has no such consumer."""
 
 
 _NO_NAME = re.compile(r"[.*>/\\\s\x00-\x1f\x7f]")
 
 
 class ReadMode(StrEnum):
-    """How a server is asked for messages."""
+    """How messages are requested from a server."""
 
     AUTO = "auto"
     CONSUMER = "consumer"
@@ -56,7 +72,7 @@ class ReadMode(StrEnum):
 
 
 class Source(msgspec.Struct, frozen=True, rename="camel"):
-    """Which streams, and how they are asked for messages."""
+    """Options: which streams, and how their messages are requested."""
 
     stream: str = ""
     streams: Names | None = None
@@ -68,7 +84,7 @@ class Source(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Everything that the options say."""
+    """All options of one use of the format, checked."""
 
     connection: Connection
     source: Source
@@ -78,12 +94,12 @@ class Settings(msgspec.Struct, frozen=True):
     content: Content
     following: Following
     pushdown: Pushdown = Pushdown()
-    narrowed: Narrowed = Narrowed()
-    """What a query's own filters leave to be read."""
+    pushed: PushedFilters = PushedFilters()
+    """What is left by a query's own filters."""
 
 
 def read_settings(given: Mapping[str, str]) -> Settings:
-    """Read the options of the format; raises UsageError."""
+    """Return the checked options of the format; raise UsageError."""
     options = Options(FORMAT, _without_official(given), ALIASES)
     settings = Settings(
         options.group(Connection),
@@ -109,7 +125,8 @@ def read_settings(given: Mapping[str, str]) -> Settings:
 
 
 def _without_official(given: Mapping[str, str]) -> dict[str, str]:
-    # The official connector has host and port apart, and settings of a consumer that we have not.
+    # The official connector has options for host and port, and for a consumer that is not
+    # used here.
     options = {
         name.lower(): text for name, text in given.items() if name.lower() not in PASSED_OVER
     }
@@ -120,9 +137,9 @@ def _without_official(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_streams(settings: Settings, maybe_gone: Container[str] = ()) -> list[StreamFacts]:
-    """Ask the server for the streams that are meant; raises UsageError where one is missing.
+    """Return the streams that the options name; raise UsageError if one is missing.
 
-    Those of `maybe_gone` are left out where they are.
+    Missing streams of `maybe_gone` are left out instead.
     """
 
     def find(streams: JetStream) -> list[StreamFacts]:
@@ -154,23 +171,23 @@ def _names(streams: JetStream, source: Source) -> list[str]:
 
 
 def bounds_of(settings: Settings, facts: StreamFacts) -> tuple[int, int]:
-    """Give the first sequence that a batch reads of a stream, and the one that ends it.
+    """Return the first sequence that a batch reads of a stream, and the one behind the last.
 
-    A time counts over a sequence; where both ends are given by times, they are looked for.
+    A time counts over a sequence; the server is asked where it lies.
     """
-    wanted, narrowed = settings.wanted, settings.narrowed
+    wanted, pushed = settings.wanted, settings.pushed
     first = begin_of(settings, facts, "earliest")
     end = named_position(wanted.ending_offsets, "endingOffsets", facts, "latest")
     if wanted.ending_timestamp:
         end = _at_time(settings, facts, wanted.last_ns() + 1, facts.end)
     elif facts.name in (times := wanted.end_times()):
         end = _at_time(settings, facts, times[facts.name], facts.end)
-    first = max(first, facts.first_seq, narrowed.first_seq)
-    return first, min(end, facts.end, narrowed.last_seq + 1)
+    first = max(first, facts.first_seq, pushed.first_seq)
+    return first, min(end, facts.end, pushed.last_seq + 1)
 
 
 def begin_of(settings: Settings, facts: StreamFacts, default: str) -> int:
-    """Give where the options have a stream begin; raises UsageError."""
+    """Return the sequence at which the options begin a stream; raise UsageError."""
     wanted = settings.wanted
     if wanted.starting_timestamp:
         return _at_time(settings, facts, wanted.first_ns(), facts.end)
@@ -199,9 +216,10 @@ def _at_time(
 
 
 def named_position(text: str, option: str, facts: StreamFacts, default: str) -> int:
-    """Read a position of a stream: earliest, latest, a sequence, or JSON with one for each stream.
+    """Return a position of a stream: earliest, latest, a sequence, or JSON with one for each
+    stream.
 
-    In JSON -2 stands for the earliest and -1 for the latest, as with Kafka.
+    In JSON -2 stands for the earliest and -1 for the latest, as with Kafka. Raise UsageError.
     """
     if text.startswith("{"):
         text = _position_in(text, option, facts.name, default)
@@ -226,45 +244,58 @@ def _position_in(text: str, option: str, stream: str, default: str) -> str:
         raise UsageError(f"option {option}: {text!r}: {error}") from None
 
 
-def ranges_of(settings: Settings, facts: StreamFacts, first: int, end: int) -> list[StreamRange]:
-    """Divide a stretch of a stream among tasks; raises UsageError."""
-    wanted, narrowed = settings.wanted, settings.narrowed
-    subjects = both(tuple(wanted.subject) if wanted.subject else None, narrowed.subjects)
-    if narrowed.is_nothing or subjects == ():
+def plan(settings: Settings) -> list[StreamPart]:
+    """Return the parts of all streams that the options name; raise UsageError."""
+    return [
+        part
+        for facts in find_streams(settings)
+        for part in plan_stream(settings, facts, *bounds_of(settings, facts))
+    ]
+
+
+def plan_stream(settings: Settings, facts: StreamFacts, first: int, end: int) -> list[StreamPart]:
+    """Return the parts of a stream's sequences from `first` up to `end`; raise UsageError."""
+    wanted, pushed = settings.wanted, settings.pushed
+    subjects = both(tuple(wanted.subject) if wanted.subject else None, pushed.subjects)
+    if pushed.is_nothing or subjects == ():
         return []
-    whole = StreamRange(
+    server = ServerStream(
         settings.connection,
         facts.name,
         facts.created,
-        first,
-        end,
-        subjects or (),
-        max(wanted.first_ns(), narrowed.first_ns),
-        min(wanted.last_ns(), narrowed.last_ns),
         settings.source.fetch_batch,
-        settings.batches.arrow_batch_rows,
-        settings.batches.arrow_batch_bytes,
-        _is_gotten(settings.source.read_mode, facts),
-        rules_of(settings, facts).fail_on_data_loss,
+        _reads_direct(settings.source.read_mode, facts),
         facts.is_direct,
         settings.source.poll_timeout_ms,
+    )
+    whole = MessageSelection(
+        first,
+        end - 1,
+        max(wanted.first_ns(), pushed.first_ns),
+        min(wanted.last_ns(), pushed.last_ns),
+        None if subjects is None else tuple(each.encode() for each in subjects),
+        settings.batches.arrow_batch_rows,
+        settings.batches.arrow_batch_bytes,
         settings.content.payload_compression,
+        rules_of(settings, facts).fail_on_data_loss,
     )
     return [
-        msgspec.structs.replace(whole, first=part_first, end=part_end)
-        for part_first, part_end in _parts(settings, facts, whole)
+        StreamPart(
+            server, msgspec.structs.replace(whole, first_seq=part_first, last_seq=part_end - 1)
+        )
+        for part_first, part_end in _divisions(settings, facts, server, whole)
     ]
 
 
 def rules_of(settings: Settings, facts: StreamFacts) -> Rules:
-    """Give what the options put up with in a stream."""
+    """Return which losses the options accept in a stream."""
     rules = settings.following.rules
     return msgspec.structs.replace(
         rules, fail_on_data_loss=rules.fail_on_data_loss and not facts.replaces
     )
 
 
-def _is_gotten(mode: ReadMode, facts: StreamFacts) -> bool:
+def _reads_direct(mode: ReadMode, facts: StreamFacts) -> bool:
     if mode is ReadMode.CONSUMER and facts.takes_messages:
         raise UsageError(
             f"stream {facts.name}: a consumer would take its messages; readMode is auto or direct"
@@ -274,35 +305,38 @@ def _is_gotten(mode: ReadMode, facts: StreamFacts) -> bool:
     return facts.takes_messages or mode is ReadMode.DIRECT
 
 
-def _parts(settings: Settings, facts: StreamFacts, whole: StreamRange) -> list[tuple[int, int]]:
-    first, end = whole.first, whole.end
+def _divisions(
+    settings: Settings, facts: StreamFacts, server: ServerStream, whole: MessageSelection
+) -> list[tuple[int, int]]:
+    first, end = whole.first_seq, whole.end
     span = facts.end - facts.first_seq
     share = (end - first) / span if span > 0 else 0
     records = round(facts.messages * share)
-    parts = _divided(settings, facts, whole, records)
-    # Counting takes a consumer, which whoever reads without one may not be allowed to make.
-    if len(parts) > 1 and whole.subjects and not whole.takes_messages:
-        # A task costs more than a server's finding the few messages that a filter wants.
-        wanted = ask(
+    divisions = _divided(settings, facts, whole, records)
+    # Counting takes a consumer, which a client that reads without one may not be allowed to make.
+    if len(divisions) > 1 and whole.subjects and not server.without_consumer:
+        # A task costs more than it costs a server to find the few messages of a filter.
+        subjects = whole.subject_texts()
+        selected = ask(
             settings.connection,
-            lambda streams: count_between(streams, facts, first, end, whole.subjects),
+            lambda streams: count_between(streams, facts, first, end, subjects),
         )
-        parts = _divided(settings, facts, whole, min(wanted, records))
-    # Of a stream with large holes some parts would be empty, and others would have it all.
-    is_sparse = facts.messages * SPARSE_PART < span and not whole.takes_messages
-    if len(parts) < 2 or not is_sparse:
-        return parts
+        divisions = _divided(settings, facts, whole, min(selected, records))
+    # In a stream with large gaps some divisions would be empty, and others would have everything.
+    is_sparse = facts.messages * SPARSE_PART < span and not server.without_consumer
+    if len(divisions) < 2 or not is_sparse:
+        return divisions
     return ask(
         settings.connection,
-        lambda streams: even_parts(streams, facts, (first, end), len(parts)),
+        lambda streams: even_parts(streams, facts, (first, end), len(divisions)),
     )
 
 
 def _divided(
-    settings: Settings, facts: StreamFacts, whole: StreamRange, records: int
+    settings: Settings, facts: StreamFacts, whole: MessageSelection, records: int
 ) -> list[tuple[int, int]]:
     return split_range(
-        whole.first,
+        whole.first_seq,
         whole.end,
         records=records,
         size=records * facts.bytes // max(facts.messages, 1),

@@ -1,0 +1,401 @@
+"""Backups: snapshots that are sent to a client, and streams restored from them.
+
+A snapshot's answer describes the stream. Then the pieces of the archive (`format.golang.archive`,
+packed) are sent to the subject that the client named, each with a reply subject on which the client
+confirms it. The client's window bounds how many pieces are unconfirmed. A message without a body
+ends it; its status line says what went wrong.
+
+A restore's answer names the subject for the pieces. Each piece is answered when it is stored, so a
+client is never far ahead. A piece without a body ends it, and its answer is the restored stream.
+Snapshots of servers before 2.15, which are a packed folder, are recognised by their first bytes.
+
+Invariants: the loop never waits for the disk. A client that stops confirming or listening ends the
+snapshot. A restored stream appears whole or not at all; a crash leaves nothing of it.
+
+Thread: the event loop's; another one reads and packs, or unpacks and stores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from penstock import error_codes
+from penstock.api.dispatch import TYPE_PREFIX, Call, refusal
+from penstock.api.documents import (
+    JSApiStreamRestoreRequest,
+    JSApiStreamSnapshotRequest,
+    StreamRestoring,
+)
+from penstock.api.streams import info_of, is_empty, state_of
+from penstock.consumer.config.config import CreateConsumerRequest
+from penstock.consumer.config.create import (
+    Address,
+    CreationContext,
+    Form,
+    addressed_config,
+    checked_creation,
+)
+from penstock.consumer.folder import ArchivedConsumer, entry_of, read_entry
+from penstock.consumer.registry import StreamConsumers
+from penstock.errors import ApiError, FormatError, PenstockError, RecordNotFound, UsageError
+from penstock.format.golang.archive import END, MAGIC, STATE_NAME, ArchiveEntry
+from penstock.format.golang.s2 import encode_s2_stream
+from penstock.limits import (
+    KIB,
+    MIB,
+    RESTORE_QUEUE_BYTES_MAX,
+    SNAPSHOT_IDLE_S_MAX,
+    SNAPSHOT_INTEREST_S_MAX,
+    SNAPSHOT_PIECE_BYTES,
+)
+from penstock.routing.hub import Service
+from penstock.routing.sublist import Subscription
+from penstock.store.interface import StreamStore
+from penstock.stream.config.config import StreamConfig, for_answer
+from penstock.stream.config.subjects import is_publish_subject
+from penstock.stream.config.validation import checked_config
+from penstock.stream.info import StreamState
+from penstock.stream.quota import check_reservation, check_stream_count, tier_of
+from penstock.stream.stream import Stream
+from penstock.text.json.codec import document_of, encode, to_json
+from penstock.text.times import format_duration, timestamp
+
+if TYPE_CHECKING:
+    from penstock.stream.restore import StreamRestore
+
+
+_CHUNK_BYTES_DEFAULT = 128 * KIB
+_WINDOW_BYTES_DEFAULT = 8 * MIB
+
+
+def snapshot(call: Call) -> dict[str, Any]:
+    """Describe a stream, and send it."""
+    if is_empty(call.body):
+        raise ApiError(error_codes.BAD_REQUEST)
+    stream = call.account.find(call.names[0])
+    request = call.read(JSApiStreamSnapshotRequest)
+    if not is_publish_subject(request.deliver_subject):
+        raise ApiError(error_codes.SNAPSHOT_DELIVER_SUBJECT_INVALID)
+    state = state_of(stream)
+    sending = SnapshotSender(call, stream, request, state)
+    call.service.spawn(sending.run(), f"snapshot of {stream.name}")
+    return {"config": document_of(stream.config), "state": document_of(state)}
+
+
+class SnapshotFailed(PenstockError):
+    """The snapshot is ended; the text is the status line's."""
+
+
+class SnapshotSender:
+    """One snapshot that is being sent."""
+
+    def __init__(
+        self, call: Call, stream: Stream, request: JSApiStreamSnapshotRequest, state: StreamState
+    ) -> None:
+        self._service = call.service
+        self._account = call.account
+        self._client = call.service.client_info(call.account.name)
+        self._stream = stream
+        self._state = state
+        self._consumers = [] if request.no_consumers else self._archived_consumers()
+        self._target = request.deliver_subject.encode()
+        chunk_bytes = request.chunk_size or _CHUNK_BYTES_DEFAULT
+        window_bytes = request.window_size or _WINDOW_BYTES_DEFAULT
+        self._chunk_bytes = min(max(chunk_bytes, KIB), MIB)
+        window_bytes = max(min(max(window_bytes, KIB), 32 * MIB), self._chunk_bytes)
+        self._slots = asyncio.Semaphore(window_bytes // self._chunk_bytes)
+        self._sent_count = 0
+
+    def _archived_consumers(self) -> list[ArchiveEntry]:
+        consumers = self._stream.consumers
+        if not isinstance(consumers, StreamConsumers):
+            return []
+        last_seq, now_ns = self._state.last_seq, self._service.now_ns()
+        return [
+            entry_of(name, each.config, each.snapshot().state(), last_seq=last_seq, now_ns=now_ns)
+            for name, each in consumers.consumers.items()
+        ]
+
+    async def run(self) -> None:
+        """Send everything, then the advisory and the log line of the outcome."""
+        which = f"stream '{self._account.name} > {self._stream.name}'"
+        self._service.log("INF", f"Starting snapshot for {which}")
+        start_ns = self._service.now_ns()
+        self._advise("SNAPSHOT_CREATE", {"state": document_of(self._state)})
+        status = b""
+        error = ""
+        try:
+            await self._send_all()
+            status = b"NATS/1.0 204\r\n\r\n" if self._sent_count else b""
+        except (PenstockError, OSError) as failed:
+            error = str(failed)
+            line = error if isinstance(failed, SnapshotFailed) else f"500 {error}"
+            status = f"NATS/1.0 {line}\r\n\r\n".encode()
+        self._publish(b"", headers=status)
+        end_ns = self._service.now_ns()
+        times = {"start": timestamp(start_ns), "end": timestamp(end_ns)}
+        self._advise("SNAPSHOT_COMPLETE", times, error)
+        took = format_duration(end_ns - start_ns)
+        if error:
+            self._service.log("WRN", f"Snapshot for {which} failed after {took}: {error}")
+        else:
+            self._service.log("INF", f"Completed snapshot for {which} in {took}")
+        self._service.flush()
+
+    def _advise(self, event: str, fields: dict[str, Any], error: str = "") -> None:
+        told = {"stream": self._stream.name, **fields, "client": self._client}
+        self._account.advise(
+            f"STREAM.{event}.{self._stream.name}", event.lower(), told | _if_any("error", error)
+        )
+
+    async def _send_all(self) -> None:
+        if not self._has_interest():
+            await asyncio.sleep(SNAPSHOT_INTEREST_S_MAX)
+        acknowledged = f"$JS.SNAPSHOT.ACK.{self._stream.name}.{self._service.unique_id()}"
+        sublist = self._account.sublist
+        subscription = Subscription(
+            Service(lambda *_: self._slots.release()), f"{acknowledged}.>".encode(), b"1"
+        )
+        sublist.insert(subscription)
+        try:
+            await self._send_chunks(acknowledged)
+        finally:
+            sublist.remove(subscription)
+
+    def _has_interest(self) -> bool:
+        found = self._account.sublist.matches(self._target)
+        return bool(found.plain or found.queues)
+
+    async def _send_chunks(self, acknowledged: str) -> None:
+        loop = asyncio.get_running_loop()
+        pieces = packed_archive(
+            self._stream.store, self._state, self._consumers, self._service.now_ns()
+        )
+        waiting = bytearray()
+        while True:
+            piece = await loop.run_in_executor(None, next, pieces, None)
+            if piece is None:
+                break
+            waiting += piece
+            while len(waiting) >= self._chunk_bytes:
+                await self._send_chunk(bytes(waiting[: self._chunk_bytes]), acknowledged)
+                del waiting[: self._chunk_bytes]
+        if waiting:
+            self._publish(bytes(waiting))
+
+    async def _send_chunk(self, chunk: bytes, acknowledged: str) -> None:
+        try:
+            await asyncio.wait_for(self._slots.acquire(), SNAPSHOT_IDLE_S_MAX)
+        except TimeoutError:
+            raise SnapshotFailed("408 No Flow Response") from None
+        if not self._has_interest():
+            raise SnapshotFailed("408 No Interest")
+        self._sent_count += 1
+        reply = f"{acknowledged}.{len(chunk)}.{self._sent_count}"
+        self._publish(chunk, reply=reply.encode())
+        self._service.flush()
+
+    def _publish(self, body: bytes, *, headers: bytes = b"", reply: bytes | None = None) -> None:
+        self._service.publish(self._account.sublist, self._target, headers, body, reply=reply)
+
+
+def _if_any(name: str, text: str) -> dict[str, str]:
+    return {name: text} if text else {}
+
+
+def packed_archive(
+    store: StreamStore, state: StreamState, consumers: list[ArchiveEntry], now_ns: int
+) -> Iterator[bytes]:
+    """Yield a stream in a given state, archived and packed, piece by piece. Thread: any.
+
+    Raise what reading messages raises.
+    """
+    plain = bytearray(MAGIC)
+    for entry in _entries(store, state, consumers, now_ns):
+        plain += entry.encode()
+        if len(plain) >= SNAPSHOT_PIECE_BYTES:
+            yield encode_s2_stream(bytes(plain))
+            plain.clear()
+    yield encode_s2_stream(bytes(plain))
+
+
+def _entries(
+    store: StreamStore, state: StreamState, consumers: list[ArchiveEntry], now_ns: int
+) -> Iterator[ArchiveEntry]:
+    told = replace(state, consumer_count=len(consumers))
+    yield ArchiveEntry(STATE_NAME, now_ns, payload=encode(told))
+    yield from consumers
+    seq = state.first_seq
+    while seq <= state.last_seq:
+        try:
+            found = store.load_next(seq)
+        except RecordNotFound:
+            break
+        if found.seq > state.last_seq:
+            break
+        yield ArchiveEntry(
+            found.subject, found.timestamp_ns, found.seq, found.headers, found.payload
+        )
+        seq = found.seq + 1
+    yield END
+
+
+CREATED_KIND = "stream_create_response"
+
+
+def restore(call: Call) -> dict[str, Any]:
+    """Name the subject for the pieces of a snapshot, and restore the stream from them."""
+    if is_empty(call.body):
+        raise ApiError(error_codes.BAD_REQUEST)
+    request = call.read(JSApiStreamRestoreRequest)
+    name = call.names[0]
+    config = replace(request.config, name=request.config.name or name)
+    if config.name != name:
+        raise ApiError(error_codes.STREAM_MISMATCH)
+    if "\\" in name or "/" in name:
+        raise ApiError(error_codes.STREAM_NAME_CONTAINS_PATH_SEPARATORS)
+    config = _checked(call, config)
+    subject = f"$JS.SNAPSHOT.RESTORE.{name}.{call.service.unique_id()}"
+    receiving = _Receiving(call, config, subject.encode())
+    call.service.spawn(receiving.run(), f"restore of {name}")
+    return document_of(StreamRestoring(subject))
+
+
+def _checked(call: Call, config: StreamConfig) -> StreamConfig:
+    account, server = call.account, call.service.limits
+    existing = account.configs
+    config = checked_config(config, server=server, account=account.limits, existing=existing)
+    check_stream_count(config, account.limits, existing)
+    tier = tier_of(account.limits, config.num_replicas)
+    check_reservation(config, server, tier, existing, added_bytes=config.max_bytes)
+    if config.name in account.streams or config.name in account.offline:
+        raise ApiError(error_codes.STREAM_NAME_EXIST_RESTORE_FAILED)
+    return config
+
+
+class _Receiving:
+    """One stream that is being restored."""
+
+    def __init__(self, call: Call, config: StreamConfig, subject: bytes) -> None:
+        self._call = call
+        self._service = call.service
+        self._account = call.account
+        self._client = call.service.client_info(call.account.name)
+        self._name = config.name
+        self._config = config
+        self._chunks: asyncio.Queue[tuple[bytes, bytes | None]] = asyncio.Queue()
+        self._waiting_bytes = 0
+        self._total_bytes = 0
+        self._last_reply: bytes | None = None
+        self._subscription = Subscription(Service(self._take), subject, b"1")
+        self._account.sublist.insert(self._subscription)
+
+    def _take(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
+        self._waiting_bytes += len(body)
+        self._chunks.put_nowait((body, reply))
+
+    async def run(self) -> None:
+        """Receive everything, then answer the last piece and publish the advisory."""
+        which = f"stream '{self._account.name} > {self._name}'"
+        self._service.log("INF", f"Starting restore for {which}")
+        start_ns = self._service.now_ns()
+        self._advise("RESTORE_CREATE", {})
+        try:
+            stream = await self._receive()
+            told = info_of(
+                self._call, stream, config=for_answer(stream.config, self._service.version)
+            )
+            document = {"type": TYPE_PREFIX + CREATED_KIND} | document_of(replace(told, domain=""))
+            answer = to_json(document)
+            self._service.log("INF", f"Completed restore for {which}")
+        except TimeoutError:
+            self._service.log("WRN", f"restore for {which} is stalled")
+            return
+        except (PenstockError, OSError) as error:
+            self._service.log("WRN", f"Restore failed for {which}: {error}")
+            answer = refusal(CREATED_KIND, _refusal_of(error))
+        finally:
+            self._account.sublist.remove(self._subscription)
+        times = {"start": timestamp(start_ns), "end": timestamp(self._service.now_ns())}
+        self._advise("RESTORE_COMPLETE", times | {"bytes": self._total_bytes})
+        if self._last_reply is not None:
+            self._service.publish(self._account.sublist, self._last_reply, b"", answer)
+        self._service.flush()
+
+    def _advise(self, event: str, fields: dict[str, Any]) -> None:
+        told = {"stream": self._name, **fields, "client": self._client}
+        self._account.advise(f"STREAM.{event}.{self._name}", event.lower(), told)
+
+    async def _receive(self) -> Stream:
+        loop = asyncio.get_running_loop()
+        # The readers of every kind of snapshot are loaded by the first restore, not at start.
+        from penstock.stream.restore import StreamRestore
+
+        restore = StreamRestore(self._account, self._config)
+        try:
+            while chunk := await self._next_chunk():
+                await loop.run_in_executor(None, restore.feed, chunk)
+                self._total_bytes += len(chunk)
+                if self._last_reply is not None:
+                    self._service.publish(self._account.sublist, self._last_reply, b"", b"")
+                    self._service.flush()
+            return await self._finish(restore)
+        except BaseException:
+            await asyncio.shield(loop.run_in_executor(None, restore.abandon))
+            raise
+
+    async def _finish(self, restore: StreamRestore) -> Stream:
+        stream = await asyncio.get_running_loop().run_in_executor(None, restore.finish)
+        if self._name in self._account.streams:
+            raise ApiError(error_codes.STREAM_NAME_EXIST_RESTORE_FAILED)
+        consumers = self._checked_consumers(restore)
+        restore.keep()
+        self._account.add(stream)
+        registry = stream.consumers
+        for consumer in consumers:
+            assert isinstance(registry, StreamConsumers), "every stream of an account has one"
+            registry.create(*consumer)
+        return stream
+
+    def _checked_consumers(self, restore: StreamRestore) -> list[ArchivedConsumer]:
+        """Return the snapshot's consumers; raise FormatError and ApiError."""
+        found: list[ArchivedConsumer] = []
+        for entry in restore.consumers:
+            name, config, state = read_entry(entry)
+            around = CreationContext(
+                self._config,
+                {each.name: each.config for each in found},
+                self._service.limits,
+                self._account.limits,
+                has_interest=lambda subject: False,
+                new_name=self._service.unique_id,
+            )
+            address = Address(Form.NAMED, self._name, name)
+            request = CreateConsumerRequest(stream_name=self._name, config=config)
+            is_clustered = around.server.is_clustered
+            asked_for = addressed_config(request, address, is_clustered=is_clustered)
+            checked = checked_creation(asked_for, around)
+            found.append(ArchivedConsumer(checked.name, checked.config, state))
+        return found
+
+    async def _next_chunk(self) -> bytes:
+        chunk, reply = await asyncio.wait_for(self._chunks.get(), SNAPSHOT_IDLE_S_MAX)
+        self._last_reply = reply
+        if reply is None:
+            which = f"stream '{self._account.name} > {self._name}'"
+            raise UsageError(f"restore for {which} requires reply subject for each chunk")
+        if self._waiting_bytes > RESTORE_QUEUE_BYTES_MAX:
+            raise UsageError("more was sent than was acknowledged")
+        self._waiting_bytes -= len(chunk)
+        return chunk
+
+
+def _refusal_of(error: Exception) -> ApiError:
+    if isinstance(error, ApiError):
+        return error
+    reason = error.reason if isinstance(error, FormatError) else str(error)
+    return ApiError(error_codes.STREAM_RESTORE, err=reason)

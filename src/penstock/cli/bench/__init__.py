@@ -1,0 +1,1 @@
+"""`penstock bench`: how fast a NATS server is, or two of them side by side."""

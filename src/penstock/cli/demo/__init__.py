@@ -1,0 +1,1 @@
+"""`penstock demo`: the main job end to end, with checks."""

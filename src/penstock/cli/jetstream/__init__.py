@@ -1,0 +1,1 @@
+"""Commands about streams, consumers, buckets and objects of a server."""

@@ -1,0 +1,1 @@
+"""Commands that run Spark: `penstock sql`, `penstock run` and `penstock spark …`."""

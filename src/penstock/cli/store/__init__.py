@@ -1,0 +1,1 @@
+"""`penstock store …`: stream directories, inspected and maintained without a server."""

@@ -1,0 +1,1 @@
+"""Every option of the server, declared once, and how its value is read."""

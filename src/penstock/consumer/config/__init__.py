@@ -1,0 +1,1 @@
+"""A consumer's configuration: its fields, its rules, and how it is created and updated."""

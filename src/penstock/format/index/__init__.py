@@ -1,0 +1,1 @@
+"""The index of one block: where its messages lie, by sequence, subject and time."""

@@ -1,0 +1,1 @@
+"""Accounts and users that operators describe in signed JWTs."""

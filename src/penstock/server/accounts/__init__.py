@@ -1,0 +1,1 @@
+"""Accounts and users of a running server: who may connect, and what accounts share."""

@@ -1,0 +1,1 @@
+"""JetStream as a part of the server: accounts, API subscriptions, resources, remote links."""

@@ -1,0 +1,1 @@
+"""Group commit: what was appended meanwhile is written and synced together."""

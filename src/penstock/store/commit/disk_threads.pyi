@@ -1,0 +1,63 @@
+"""Threads that write and sync without the interpreter, for all stores of a process."""
+
+from collections.abc import Callable
+
+from typing_extensions import disjoint_base
+
+from penstock.store.log.active_block import Chunk
+from penstock.store.vfs import File
+
+@disjoint_base
+class DoneJobs:
+    """Jobs that are done and wait for their owner."""
+
+    def __init__(self) -> None: ...
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when `reap` has something to do."""
+        ...
+
+    def wait(self) -> None:
+        """Wait until `reap` has something to do."""
+        ...
+
+    def reap(self) -> None:
+        """Finish every job that is done."""
+        ...
+
+@disjoint_base
+class DiskJob:
+    """One write and one sync."""
+
+    @property
+    def syncs(self) -> bool:
+        """Whether it is a sync too."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, once it is done."""
+        ...
+
+    def __init__(self, file: File, chunk: Chunk, *, syncs: bool) -> None:
+        """Write a chunk to an open file, and sync that."""
+        ...
+
+    def mark(self, file: File, offset: int, data: bytes) -> None:
+        """Write something short to another file too, after the sync."""
+        ...
+
+    def check(self) -> None:
+        """Raise OSError where the job, which is done, has failed."""
+        ...
+
+    def do(self) -> None:
+        """Do it here and now."""
+        ...
+
+    def submit(self, finish: Callable[[DiskJob], None], done_jobs: DoneJobs) -> None:
+        """Have a disk thread do it; `finish(job)` is called when `done_jobs` are reaped."""
+        ...
+
+    def wait(self) -> None:
+        """Wait until it is done, or do it."""
+        ...

@@ -1,0 +1,1 @@
+"""Whole stores from elsewhere: snapshots, Go's directories, JSON lines."""

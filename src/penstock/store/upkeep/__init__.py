@@ -1,0 +1,1 @@
+"""What a store does besides appending and reading: limits, expiry, removal, compaction, repair."""

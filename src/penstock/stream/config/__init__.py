@@ -1,0 +1,1 @@
+"""A stream's configuration: its fields, its rules, and how it is created and updated."""

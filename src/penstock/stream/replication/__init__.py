@@ -1,0 +1,1 @@
+"""Mirrors and sources: streams that are filled from other streams."""

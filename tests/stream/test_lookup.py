@@ -1,0 +1,43 @@
+"""The compiled direct get of a subject's last message answers what the Python one answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.stream.lookup import time_text
+from penstock.testing.servers import server_process
+from penstock.text.times import timestamp
+from tests.support.nats_client import NatsClient
+
+
+@given(st.integers(min_value=0, max_value=2**63 - 1))
+def test_a_time_is_written_as_in_documents(time_ns: int) -> None:
+    assert time_text(time_ns).decode() == timestamp(time_ns)
+
+
+@given(st.integers(min_value=0, max_value=2**33), st.integers(min_value=0, max_value=9))
+def test_a_time_has_no_zeros_at_its_end(seconds: int, digits: int) -> None:
+    time_ns = seconds * 10**9 + 123_456_789 // 10**digits * 10**digits
+
+    assert time_text(time_ns).decode() == timestamp(time_ns)
+
+
+@pytest.mark.parametrize("compression", ["none", "s2"])
+@pytest.mark.parametrize("headers", [b"", b"NATS/1.0\r\nA: b\r\n\r\n"])
+def test_both_ways_give_the_same_message(tmp_path: Path, compression: str, headers: bytes) -> None:
+    config = {"name": "S", "subjects": ["s.>"], "allow_direct": True, "compression": compression}
+    with server_process(store_dir=tmp_path) as server, NatsClient(server.port) as client:
+        client.api("STREAM.CREATE.S", config)
+        client.request("s.a.b", b"older", headers=headers)
+        client.request("s.a.b", b"x" * 1000, headers=headers)
+
+        quick = client.request("$JS.API.DIRECT.GET.S.s.a.b")
+        careful = client.request("$JS.API.DIRECT.GET.S", b'{"last_by_subj":"s.a.b"}')
+
+        assert quick == careful
+        assert quick.payload == b"x" * 1000
+        assert b"\r\nNats-Sequence: 2\r\n" in quick.headers

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.errors import LimitReached, RecordNotFound, SequenceOutOfOrder
-from penstock.store.interface import Discard, NewMessage, StoreConfig
+from penstock.store.interface import NEVER_NS, Discard, NewMessage, StoreConfig
 from tests.models.subjects import matches
 
 Patterns = Sequence[bytes] | None
@@ -110,13 +110,16 @@ class StoreModel:
         *,
         now_ns: int,
         expires_ns: int = 0,
+        keep: int = 0,
     ) -> tuple[int, int]:
-        """Keep a message under the next sequence."""
+        """Keep a message under the next sequence, and `keep` messages of its subject (0: all)."""
         stamp_ns = max(now_ns, self.last_time_ns)
         message = Message(self.last_seq + 1, stamp_ns, subject, headers, payload, expires_ns)
-        self._refuse(message)
+        self._refuse(message, keep)
         self._keep(message)
         self._enforce_totals()
+        if keep:
+            self._trim(subject, keep)
         return message.seq, stamp_ns
 
     def store_raw(self, message: Message) -> None:
@@ -148,7 +151,7 @@ class StoreModel:
         self.last_time_ns = message.timestamp_ns
         self._enforce_subject(message.subject)
 
-    def _refuse(self, message: Message) -> None:
+    def _refuse(self, message: Message, keep: int) -> None:
         config = self.config
         if 0 < config.max_msg_bytes < len(message.headers) + len(message.payload):
             raise LimitReached("message size", config.max_msg_bytes)
@@ -156,7 +159,7 @@ class StoreModel:
             return
         held = self.subjects().get(message.subject, [])
         full = 0 < config.max_msgs_per_subject <= len(held)
-        if full and config.discard_new_per_subject:
+        if full and config.discard_new_per_subject and not keep:
             raise LimitReached("maximum messages per subject", config.max_msgs_per_subject)
         if not full and 0 < config.max_msgs <= len(self.messages):
             raise LimitReached("maximum messages", config.max_msgs)
@@ -194,8 +197,11 @@ class StoreModel:
 
     def _enforce_subject(self, subject: bytes) -> None:
         if self.config.max_msgs_per_subject > 0:
-            for seq in self.subjects()[subject][: -self.config.max_msgs_per_subject]:
-                del self.messages[seq]
+            self._trim(subject, self.config.max_msgs_per_subject)
+
+    def _trim(self, subject: bytes, keep: int) -> None:
+        for seq in self.subjects().get(subject, [])[:-keep]:
+            del self.messages[seq]
 
     def _enforce_totals(self) -> None:
         if self.config.discard is Discard.NEW:
@@ -217,9 +223,12 @@ class StoreModel:
     def expire(self, now_ns: int) -> int:
         """Remove what is too old: from the front by age, anywhere by its own time to live."""
         before = len(self.messages)
+        ageing = [each for each in self.wanted(None) if each.expires_ns != NEVER_NS]
         age_ns = self.config.max_age_ns
-        while age_ns > 0 and self.messages and self.first_time_ns + age_ns <= now_ns:
-            del self.messages[self.first_seq]
+        for message in ageing if age_ns > 0 else ():
+            if message.timestamp_ns + age_ns > now_ns:
+                break
+            del self.messages[message.seq]
         for message in list(self.messages.values()):
             if 0 < message.expires_ns <= now_ns:
                 del self.messages[message.seq]

@@ -51,7 +51,6 @@ PART_NAMES = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", part).lower() for part in PART
 ALLOWED = {
     "commit/commit.pyx": {"self.high_water.place"},  # `DiskWriter` and the mark are one module
     "commit/committer.pyx": {"self.committer.exclusive_claims"},  # so are a turn and its committer
-    "log/fast_append.pyx": {"self.ledger.previous_seq"},  # for each message: a call would cost
 }
 """Assignments of compiled modules to a part, each with its reason."""
 

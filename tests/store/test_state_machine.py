@@ -20,7 +20,7 @@ from penstock.errors import LimitReached, PenstockError, RecordNotFound, Sequenc
 from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.format.layout import INDEX_SUFFIX, STATE_NAME
 from penstock.store.filestore import FileStore
-from penstock.store.interface import Discard, NewMessage, StoreConfig
+from penstock.store.interface import NEVER_NS, Discard, NewMessage, StoreConfig
 from penstock.store.log import block_cache
 from penstock.store.memstore import MemoryStore
 from penstock.testing.clock import FakeClock
@@ -42,10 +42,13 @@ KEY = StoreKey(b"the state machine's own secret..")
 SUBJECTS = st.sampled_from([b"a.1", b"a.2", b"b.1", b"b.2.x", b"c", b"d.1.2.3"])
 HEADERS = st.sampled_from([b"", b"", b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nA: 1\r\n\r\n"])
 PAYLOADS = st.builds(
-    lambda size, byte: bytes([byte]) * size,
+    lambda size, byte, is_even: bytes([byte]) * size if is_even else Random(byte).randbytes(size),
     st.sampled_from([0, 1, 20, 100, 400, 1200, 5000]),
     st.integers(0, 255),
+    st.booleans(),
 )
+"""Some can be compressed and some cannot."""
+
 MESSAGES = st.tuples(SUBJECTS, HEADERS, PAYLOADS)
 PLACES = st.floats(0, 1)
 """Where to pick a sequence, as a share of those that there are."""
@@ -124,13 +127,17 @@ class StoreMachine(stateful.RuleBasedStateMachine):
 
     # Writing
 
-    @stateful.rule(message=MESSAGES, ttl_s=st.sampled_from([0, 0, 0, 1, 60, 5000]))
-    def store(self, message: NewMessage, ttl_s: int) -> None:
+    @stateful.rule(
+        message=MESSAGES,
+        ttl_s=st.sampled_from([0, 0, 0, 1, 60, 5000, NEVER_NS]),
+        keep=st.sampled_from([0, 0, 0, 1, 3]),
+    )
+    def store(self, message: NewMessage, ttl_s: int, keep: int) -> None:
         now_ns = self.clock.now_ns()
-        expires_ns = now_ns + ttl_s * SECOND_NS if ttl_s else 0
+        expires_ns = min(now_ns + ttl_s * SECOND_NS, NEVER_NS) if ttl_s else 0
         self._both(
-            lambda store: store.store(*message, expires_ns=expires_ns),
-            lambda model: model.store(*message, now_ns=now_ns, expires_ns=expires_ns),
+            lambda store: store.store(*message, expires_ns=expires_ns, keep=keep),
+            lambda model: model.store(*message, now_ns=now_ns, expires_ns=expires_ns, keep=keep),
             LimitReached,
         )
 

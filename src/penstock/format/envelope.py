@@ -34,9 +34,9 @@ from collections.abc import Callable
 from enum import IntEnum
 
 import msgspec
-from cramjam import DecompressionError, snappy
 
 from penstock.errors import FormatError, LimitReached, UsageError, WrongKey
+from penstock.format import snappy
 from penstock.format.block import BlockHeader
 from penstock.format.varint import put_uvarint, read_uvarint
 from penstock.limits import HEADERS_BYTES_MAX, PAYLOAD_BYTES_MAX, SNAPPY_EXPANSION_MAX
@@ -154,7 +154,7 @@ def seal(
         raise LimitReached("payload bytes", PAYLOAD_BYTES_MAX)
     body = headers + payload
     if compression is Compression.SNAPPY:
-        packed = bytes(snappy.compress_raw(body))
+        packed = snappy.compress(body)
         if len(packed) < len(body):
             body = packed
         else:
@@ -241,15 +241,9 @@ def _expand(
         if len(body) > plain_bytes_max:
             raise FormatError("envelope holds more than it may", offset=_HEAD_BYTES)
         return body
-    try:
-        plain_bytes = snappy.decompress_raw_len(body)
-        if plain_bytes > min(plain_bytes_max, len(body) * SNAPPY_EXPANSION_MAX):
-            raise FormatError("compressed body declares more than it may", offset=_HEAD_BYTES)
-        plain = bytearray(plain_bytes)
-        snappy.decompress_raw_into(body, plain)
-    except DecompressionError as error:
-        raise FormatError(f"compressed body is damaged: {error}", offset=_HEAD_BYTES) from None
-    return memoryview(plain)
+    if snappy.plain_size(body) > min(plain_bytes_max, len(body) * SNAPPY_EXPANSION_MAX):
+        raise FormatError("compressed body declares more than it may", offset=_HEAD_BYTES)
+    return snappy.expand(body)
 
 
 class WrappedKey(msgspec.Struct, frozen=True):

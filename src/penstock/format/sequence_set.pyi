@@ -43,6 +43,10 @@ class SequenceSet(RangeLeaves):
         """Add every sequence of the other set."""
         ...
 
+    def add_between(self, other: SequenceSet, first: int, last: int) -> None:
+        """Add the sequences of another set that lie within first to last, both included."""
+        ...
+
     def clear(self) -> None:
         """Remove everything and give the memory back."""
         ...

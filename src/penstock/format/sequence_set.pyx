@@ -106,6 +106,19 @@ cdef class SequenceSet(RangeLeaves):
             self.put_range(held.first, held.last)
             at = other.following(at)
 
+    def add_between(self, SequenceSet other not None, uint64_t first, uint64_t last):
+        """Add the sequences of another set that lie within first to last, both included."""
+        cdef Cursor at = other.find(first)
+        cdef Range* held
+        if other is self:
+            return
+        while at.leaf < other.leaf_count:
+            held = other.range_at(at)
+            if held.first > last:
+                break
+            self.put_range(max(held.first, first), min(held.last, last))
+            at = other.following(at)
+
     def clear(self):
         """Remove everything and give the memory back."""
         self.release()
@@ -127,11 +140,21 @@ cdef class SequenceSet(RangeLeaves):
 
     def parts(self, size_t ranges_max):
         """Return sets of at most `ranges_max` ranges each that together are this one."""
+        cdef SequenceSet part = None
+        cdef Cursor at = Cursor(0, 0)
+        cdef Range* held
+        cdef size_t left = self.range_count
         parts = []
-        for place, (first, last) in enumerate(self.ranges()):
-            if place % ranges_max == 0:
-                parts.append(SequenceSet())
-            parts[-1].add_range(first, last)
+        if left <= ranges_max:
+            return [self.copy()] if left else []
+        while left:
+            if part is None or part.range_count == ranges_max:
+                part = SequenceSet()
+                parts.append(part)
+            held = self.range_at(at)
+            part.append(held.first, held.last, min(left, ranges_max - part.range_count))
+            at = self.following(at)
+            left -= 1
         return parts
 
     def ranges_between(self, uint64_t first, uint64_t last):

@@ -6,6 +6,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 cdef struct Subject:
     # Sequence of the newest live message, or 0 where it must be looked for.
     uint64_t last_seq
+    # Sequence of a message, perhaps gone, before which no live one lies; 0 where none is known.
+    uint64_t first_seq
     uint64_t text_at
     uint32_t text_size
     uint32_t hash

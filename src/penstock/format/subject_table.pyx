@@ -1,6 +1,6 @@
 """Every subject of a stream with its count, its newest sequence and where to look for it.
 
-A packed hash table: 40 bytes a subject, its name in one arena, 4 to 8 bytes of slots; no Python
+A packed hash table: 48 bytes a subject, its name in one arena, 4 to 8 bytes of slots; no Python
 object per subject. Filters are answered from an order by name that is brought up to date when it is
 asked for: a literal prefix costs a binary search, subjects that are newer than the order are looked
 at one by one, and their share is bounded.
@@ -124,6 +124,7 @@ cdef class SubjectTable:
         cdef Subject* subject = &self.items[item]
         if subject.count == 0:
             subject.first_block = block
+            subject.first_seq = seq
             self.live += 1
         subject.count += more
         subject.last_seq = seq

@@ -127,6 +127,7 @@ class Engine:
             self.log.health.check_writable()
             before = self.settings.config
             self.settings.change(config, self.log.directory.path)
+            self.log.configure()
             if (config.cipher, config.compression) != (before.cipher, before.compression):
                 self.log.seal_active()
             self.durability.committer.set_interval(config.sync_interval_ns)

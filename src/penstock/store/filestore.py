@@ -25,7 +25,7 @@ from penstock.errors import (
 )
 from penstock.format.block_folder import BlockCheck
 from penstock.format.damage import Damage
-from penstock.format.envelope import Cipher, Compression, StoreKey
+from penstock.format.envelope import StoreKey
 from penstock.format.layout import LOCK_NAME
 from penstock.format.sequence_set import SequenceSet
 from penstock.store.commit.disk_threads import DoneJobs
@@ -165,18 +165,18 @@ class FileStore:
         log = self._engine.log
         with log.lock:
             log.health.check_writable()
-            limits.refuse(log, subject, headers, payload, keep=keep)
+            log.writer.capacity.refuse(subject, headers, payload, keep=keep)
             seq = log.ledger.last_seq + 1
             now_ns = log.times.stamp(seq, log.ledger.last_time_ns)
-            log.append(
+            log.writer.append_message(
                 subject, headers, payload, seq=seq, timestamp_ns=now_ns, expires_ns=expires_ns
             )
-            limits.enforce(log, keep)
+            log.writer.capacity.make_room(keep)
         self._engine.durability.changed()
         return seq, now_ns
 
     def appender(self) -> Appender:
-        """Return an appender for plain messages; valid until `reset`, `reopen` or `repair`."""
+        """Return an appender for compiled code; valid until `reset`, `reopen` or `repair`."""
         return Appender(self._engine.log, self._engine.durability)
 
     def scanner(self) -> Scanner:
@@ -206,12 +206,12 @@ class FileStore:
                 raise SequenceOutOfOrder(seq, log.ledger.last_seq)
             limits.check_sequence(seq)
             if is_refusable:
-                limits.refuse(log, subject, headers, payload, keep=keep)
+                log.writer.capacity.refuse(subject, headers, payload, keep=keep)
             log.times.note(seq)
-            log.append(
+            log.writer.append_message(
                 subject, headers, payload, seq=seq, timestamp_ns=timestamp_ns, expires_ns=expires_ns
             )
-            limits.enforce(log, keep)
+            log.writer.capacity.make_room(keep)
         self._engine.durability.changed()
 
     def store_batch(
@@ -229,18 +229,10 @@ class FileStore:
             raise UsageError("an empty batch")
         with log.lock:
             log.health.check_writable()
-            limits.refuse_batch(log, batch)
+            log.writer.capacity.refuse_batch(batch)
             first = log.ledger.last_seq + 1
             now_ns = log.times.stamp(first, log.ledger.last_time_ns)
-            sealed = (self.config.compression, self.config.cipher)
-            if sealed == (Compression.NONE, Cipher.NONE) and not (expires_ns or keep):
-                log.append_many(batch, now_ns)
-            else:
-                for place, message in enumerate(batch):
-                    seq, expiry_ns = first + place, expires_ns[place] if expires_ns else 0
-                    log.append(*message, seq=seq, timestamp_ns=now_ns, expires_ns=expiry_ns)
-                    limits.enforce(log, keep[place] if keep else 0)
-            limits.enforce_totals(log)
+            log.writer.append_many(batch, now_ns, expires_ns, keep)
             last = log.ledger.last_seq
         self._engine.durability.changed(durable=durable)
         return first, last

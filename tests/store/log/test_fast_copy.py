@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.errors import LimitReached
 from penstock.format.envelope import Compression
 from penstock.store.filestore import FileStore
-from penstock.store.interface import StoreConfig
+from penstock.store.interface import Discard, StoreConfig
 from penstock.store.log.fast_copy import Copier
 from penstock.store.memstore import MemoryStore
 from penstock.subjects import SubjectFilter
@@ -23,11 +24,25 @@ _MESSAGES = st.lists(
     st.tuples(
         st.sampled_from([b"a", b"b", b"c.d"]),
         st.sampled_from([b"", b"NATS/1.0\r\nA: b\r\n\r\n", b"NATS/1.0\r\nNats-Msg-Id: x\r\n\r\n"]),
-        st.binary(max_size=40),
+        st.binary(max_size=40) | st.sampled_from([b"x" * 60, b"ab" * 200]),
     ),
     max_size=20,
 )
-_LIMITS = st.sampled_from([{}, {"max_msgs": 3}, {"max_msgs_per_subject": 1}, {"max_bytes": 150}])
+_NEW = {"discard": Discard.NEW}
+_LIMITS = st.sampled_from(
+    [
+        {},
+        {"max_msgs": 3},
+        {"max_msgs_per_subject": 1},
+        {"max_msgs_per_subject": 2, "max_msgs": 5},
+        {"max_bytes": 150},
+        {"max_msgs": 3, **_NEW},
+        {"max_bytes": 150, **_NEW},
+        {"max_msgs_per_subject": 2, "max_bytes": 150, **_NEW},
+        {"max_msgs_per_subject": 2, "discard_new_per_subject": True, **_NEW},
+        {"compression": Compression.SNAPPY},
+    ]
+)
 
 
 def _contents(store: FileStore) -> list[tuple[Any, ...]]:
@@ -45,8 +60,10 @@ def _copier(origin: FileStore, target: FileStore) -> Copier:
     return Copier(origin.scanner(), target.appender())
 
 
-def _filled(messages: list[tuple[bytes, bytes, bytes]], removed: set[int]) -> FileStore:
-    store = MemoryStore.create()
+def _filled(
+    messages: list[tuple[bytes, bytes, bytes]], removed: set[int], config: StoreConfig | None = None
+) -> FileStore:
+    store = MemoryStore.create(config)
     for message in messages:
         store.store(*message)
     for seq in removed:
@@ -61,6 +78,7 @@ def _filled(messages: list[tuple[bytes, bytes, bytes]], removed: set[int]) -> Fi
     start=st.integers(1, 10),
     until=st.integers(0, 25),
     limits=_LIMITS,
+    compression=st.sampled_from(list(Compression)),
 )
 def test_placed_messages_are_as_store_raw_keeps_them(
     messages: list[tuple[bytes, bytes, bytes]],
@@ -69,8 +87,9 @@ def test_placed_messages_are_as_store_raw_keeps_them(
     start: int,
     until: int,
     limits: dict[str, Any],
+    compression: Compression,
 ) -> None:
-    origin = _filled(messages, removed)
+    origin = _filled(messages, removed, StoreConfig(compression=compression))
     ours, theirs = (MemoryStore.create(StoreConfig(**limits)) for _ in range(2))
     subjects = SubjectFilter([pattern])
     copied = _copier(origin, ours).copy_placed(subjects, start, until, **PLENTY)
@@ -80,7 +99,12 @@ def test_placed_messages_are_as_store_raw_keeps_them(
             continue
         if b"Nats-" in headers:
             break
-        theirs.store_raw(subject, headers, payload, seq=seq, timestamp_ns=time_ns)
+        try:
+            theirs.store_raw(
+                subject, headers, payload, seq=seq, timestamp_ns=time_ns, is_refusable=True
+            )
+        except LimitReached:
+            break
         last_seq = seq
     assert copied == last_seq
     assert _contents(ours) == _contents(theirs)
@@ -114,7 +138,7 @@ def test_a_run_ends_after_so_many_messages_or_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    "config", [StoreConfig(max_msg_bytes=3), StoreConfig(compression=Compression.SNAPPY)]
+    "config", [StoreConfig(max_msg_bytes=3), StoreConfig(max_bytes=20, discard=Discard.NEW)]
 )
 def test_what_a_store_has_to_look_at_is_left_to_it(config: StoreConfig) -> None:
     origin = _filled([(b"a", b"", b"long")], set())

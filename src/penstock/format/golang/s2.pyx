@@ -3,9 +3,8 @@
     stream = identifier chunk, then chunks
     chunk  = type u8 | length u24 | body
     body   = masked CRC-32C u32 of the plain bytes | block      (types 00 compressed, 01 plain)
-    block  = uvarint plain size, then elements, each led by a tag byte:
-             xxxxxx00  literal         ooolll01  copy, 11-bit offset (S2: offset 0 repeats the last)
-             llllll10  copy, u16       llllll11  copy, u32 offset
+
+Blocks are read and made by `snappy`.
 
 Invariant: no read passes the input, no write passes the room that the caller's limit gave,
 and whatever the bytes are, the answer is the plain bytes or FormatError. Nothing is allocated for a
@@ -14,14 +13,14 @@ length before it was found plausible.
 Pure. Called for sealed blocks of Go's store.
 """
 
-import cramjam
-
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from penstock.errors import FormatError
-from penstock.format.wire cimport get_u16, get_u32, read_uvarint
+from penstock.format.snappy cimport decode_block
+from penstock.format.wire cimport get_u32, read_uvarint
+from penstock.format.snappy import compress
 from penstock.limits import S2_CHUNK_BYTES_MAX
 
 cdef uint32_t CRC_TABLES[8][256]
@@ -75,107 +74,6 @@ cdef uint32_t _masked_crc(const uint8_t* data, size_t size) noexcept nogil:
         size -= 1
     crc = ~crc
     return ((crc >> 15) | (crc << 17)) + <uint32_t>0xA282EAD8
-
-
-cdef inline void _copy_within(uint8_t* to, size_t offset, size_t size) noexcept nogil:
-    # A copy may overlap what it writes: a short offset repeats a pattern.
-    cdef const uint8_t* source = to - offset
-    cdef size_t i
-    if offset >= size:
-        memcpy(to, source, size)
-    elif offset == 1:
-        memset(to, source[0], size)
-    else:
-        for i in range(size):
-            to[i] = source[i]
-
-
-cdef const uint8_t* _repeat_size(
-    const uint8_t* p, const uint8_t* end, size_t code, size_t* size
-) noexcept nogil:
-    # The length of a repeat; gives the place after it, or NULL if the input ends within.
-    if code < 5:
-        size[0] = code + 4
-        return p
-    if <size_t>(end - p) < code - 4:
-        return NULL
-    if code == 5:
-        size[0] = <size_t>p[0] + 8
-        return p + 1
-    if code == 6:
-        size[0] = <size_t>get_u16(p) + 260
-        return p + 2
-    size[0] = (<size_t>p[0] | (<size_t>p[1] << 8) | (<size_t>p[2] << 16)) + 65540
-    return p + 3
-
-
-cdef const uint8_t* _literal_size(
-    const uint8_t* p, const uint8_t* end, size_t* size
-) noexcept nogil:
-    cdef size_t code = p[0] >> 2
-    cdef size_t extra, i
-    p += 1
-    if code < 60:
-        size[0] = code + 1
-        return p
-    extra = code - 59
-    if <size_t>(end - p) < extra:
-        return NULL
-    size[0] = 1
-    for i in range(extra):
-        size[0] += <size_t>p[i] << (8 * i)
-    return p + extra
-
-
-cdef const uint8_t* _copy_element(
-    const uint8_t* p, const uint8_t* end, bint repeats, size_t* offset, size_t* size
-) noexcept nogil:
-    # One copy of any kind; `offset` holds the last one on entry. NULL if the input ends within.
-    cdef uint8_t tag = p[0]
-    cdef size_t place
-    if tag & 3 == 1:
-        if end - p < 2:
-            return NULL
-        place = (<size_t>(tag & 0xE0) << 3) | p[1]
-        if place == 0 and repeats:
-            return _repeat_size(p + 2, end, (tag >> 2) & 7, size)
-        offset[0] = place
-        size[0] = 4 + ((tag >> 2) & 7)
-        return p + 2
-    size[0] = 1 + (tag >> 2)
-    if tag & 3 == 2:
-        if end - p < 3:
-            return NULL
-        offset[0] = get_u16(p + 1)
-        return p + 3
-    if end - p < 5:
-        return NULL
-    offset[0] = get_u32(p + 1)
-    return p + 5
-
-
-cdef bint _decode_block(
-    const uint8_t* p, const uint8_t* end, uint8_t* out, size_t out_size, bint repeats
-) noexcept nogil:
-    # Fills exactly out_size bytes or gives False. Each length is checked against what is left on
-    # both sides before anything moves.
-    cdef size_t done = 0
-    cdef size_t offset = 0
-    cdef size_t size = 0
-    while p < end:
-        if p[0] & 3 == 0:
-            p = _literal_size(p, end, &size)
-            if p == NULL or size > <size_t>(end - p) or size > out_size - done:
-                return False
-            memcpy(out + done, p, size)
-            p += size
-        else:
-            p = _copy_element(p, end, repeats, &offset, &size)
-            if p == NULL or offset == 0 or offset > done or size > out_size - done:
-                return False
-            _copy_within(out + done, offset, size)
-        done += size
-    return done == out_size
 
 
 cdef class _Decoding:
@@ -252,7 +150,7 @@ cdef class _Decoding:
     ) noexcept nogil:
         if p[0] == PLAIN:
             memcpy(out, p + 8, plain)
-        elif not _decode_block(p + 8 + used, p + 4 + body, out, plain, self.repeats):
+        elif not decode_block(p + 8 + used, p + 4 + body, out, plain, self.repeats):
             return False
         return _masked_crc(out, plain) == get_u32(p + 4)
 
@@ -304,7 +202,7 @@ def encode_s2_stream(const uint8_t[::1] data):
 
 cdef bytes _encode_chunk(const uint8_t[::1] plain):
     crc = _masked_crc(&plain[0], plain.shape[0]).to_bytes(4, "little")
-    body = bytes(cramjam.snappy.compress_raw(plain))
+    body = compress(plain)
     kind = COMPRESSED
     if len(body) >= plain.shape[0]:
         body, kind = bytes(plain), PLAIN

@@ -63,6 +63,11 @@ cdef class BlockIndex:
     # While building: the table that holds the names, and each local subject's item there.
     cdef SubjectTable table
     cdef uint32_t* items
+    # Of the subject of the entry that was added last: its newest message before, 0 for none known.
+    cdef uint64_t previous_seq
+    # The next entry of each entry's subject; NULL until it is first asked for.
+    cdef uint32_t* following
+    cdef uint32_t following_room
     # Once frozen or loaded: the names, and the local subjects in order of name.
     cdef uint8_t* text
     cdef uint32_t text_bytes
@@ -92,6 +97,9 @@ cdef class BlockIndex:
     cdef bytes wanted_subjects(self, object subject_filter)
     cdef bint _knows(self, uint32_t item) noexcept nogil
     cdef int64_t expiry_of(self, uint32_t ordinal) noexcept nogil
+    cdef int64_t next_of_subject(self, uint32_t ordinal) except -2
+    cdef int _chain(self) except -1
+    cdef int _follow(self, const LocalSubject* local) except -1 nogil
     cdef int _add_local(self, uint32_t item) except -1 nogil
     cdef int _add_expiry(self, int64_t expires_ns) except -1 nogil
     cdef bint _is_sound(self) noexcept nogil

@@ -48,6 +48,7 @@ cdef extern from "stdlib.h" nogil:
 
 
 cdef uint64_t DELTA_MAX = 0xFFFFFFFF
+cdef uint32_t LAST_OF_SUBJECT = 0xFFFFFFFF
 cdef size_t HEAD_CHECKSUM_AT = HEAD_BYTES
 cdef size_t SUBJECTS_CHECKSUM_AT = HEAD_BYTES + 8
 
@@ -165,6 +166,7 @@ cdef class BlockIndex:
             free(self.text)
             free(self.order)
         free(self.items)
+        free(self.following)
 
     # Building
 
@@ -184,6 +186,9 @@ cdef class BlockIndex:
         if self.count == self.room:
             self.entries = <Entry*>_grown(self.entries, &self.room, sizeof(Entry))
         local = &self.subjects[named.local]
+        if self.following != NULL:
+            self._follow(local)
+        self.previous_seq = named.last_seq
         local.count += 1
         local.last = self.count
         if local.count == 1:
@@ -228,6 +233,15 @@ cdef class BlockIndex:
         self.subject_count = local + 1
         self.table.items[item].last_block = self.number
         self.table.items[item].local = local
+        return 0
+
+    cdef int _follow(self, const LocalSubject* local) except -1 nogil:
+        # Let the entry that is about to be added follow on the last one of its subject.
+        if self.count == self.following_room:
+            self.following = <uint32_t*>_grown(self.following, &self.following_room, 4)
+        if local.count:
+            self.following[local.last] = self.count
+        self.following[self.count] = LAST_OF_SUBJECT
         return 0
 
     cdef int _add_expiry(self, int64_t expires_ns) except -1 nogil:
@@ -357,6 +371,33 @@ cdef class BlockIndex:
         if compare_names(self.text + local.text_at, local.text_size, name, size) != 0:
             return -1
         return self.order[low]
+
+    cdef int64_t next_of_subject(self, uint32_t ordinal) except -2:
+        # The entry that follows on one in its subject, dead or not; -1 for none.
+        if self.following == NULL:
+            self._chain()
+        if self.following[ordinal] == LAST_OF_SUBJECT:
+            return -1
+        return self.following[ordinal]
+
+    cdef int _chain(self) except -1:
+        # Find out what follows on what, for all entries at once; `add` keeps it up.
+        cdef uint32_t ordinal, local, room = max(self.count, self.room) + 1
+        cdef uint32_t* following = <uint32_t*>malloc(<size_t>room * 4)
+        cdef uint32_t* later = <uint32_t*>malloc(<size_t>self.subject_count * 4 + 1)
+        if following == NULL or later == NULL:
+            free(following)
+            free(later)
+            raise MemoryError
+        memset(later, 0xFF, <size_t>self.subject_count * 4)
+        for ordinal in range(self.count, 0, -1):
+            local = self.entries[ordinal - 1].subject
+            following[ordinal - 1] = later[local]
+            later[local] = ordinal - 1
+        free(later)
+        self.following = following
+        self.following_room = room
+        return 0
 
     cdef bytes wanted_subjects(self, object subject_filter):
         # One byte a local subject, 1 where the filter matches; b"" where none does.
@@ -503,9 +544,10 @@ cdef class BlockIndex:
     def memory_bytes(self):
         """Return how many bytes of memory the index holds."""
         if self.owner is not None:
-            return len(self.owner)
+            return len(self.owner) + self.following_room * 4
         return (
-            self.room * sizeof(Entry) + self.subject_room * (sizeof(LocalSubject) + 4)
+            self.room * sizeof(Entry) + self.following_room * 4
+            + self.subject_room * (sizeof(LocalSubject) + 4)
             + self.expiry_room * sizeof(Expiry) + self.text_bytes
             + (self.subject_count * 4 if self.order != NULL else 0)
         )

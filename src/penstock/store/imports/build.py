@@ -163,7 +163,7 @@ class StoreBuilder:
             for seq, timestamp_ns, subject, headers, payload, expires_ns in messages:
                 if seq <= self.last_seq:
                     raise SequenceOutOfOrder(seq, self.last_seq)
-                self._engine.log.append(
+                self._engine.log.writer.append_message(
                     subject,
                     headers,
                     payload,

@@ -35,5 +35,6 @@ cdef class ActiveBlock:
         const uint8_t* headers, size_t headers_size, const uint8_t* payload, size_t payload_size,
         int64_t expires_ns, uint64_t seq, int64_t timestamp_ns, uint32_t message_size,
     ) except -1
+    cpdef int append_skip(self, uint64_t seq, uint64_t count, int64_t timestamp_ns) except -1
     cdef int _reserve(self, size_t more) except -1
     cdef bytes read(self, uint64_t offset, size_t size)

@@ -71,7 +71,7 @@ class ActiveBlock:
         """Bytes that no chunk has taken yet."""
         ...
 
-    def append_skip(self, seq: int, count: int, timestamp_ns: int) -> None:
+    def append_skip(self, seq: int, count: int, timestamp_ns: int) -> int:
         """Reserve `count` sequences from `seq` on without data."""
         ...
 

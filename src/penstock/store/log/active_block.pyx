@@ -151,12 +151,13 @@ cdef class ActiveBlock:
         self.index.note(seq, self.bytes, get_u64(out + length - 8))
         return 0
 
-    def append_skip(self, uint64_t seq, uint64_t count, int64_t timestamp_ns):
+    cpdef int append_skip(self, uint64_t seq, uint64_t count, int64_t timestamp_ns) except -1:
         """Reserve `count` sequences from `seq` on without data."""
         cdef uint8_t[10] payload
         cdef size_t size = put_uvarint(payload, count) if count > 1 else 0
         self.append(FLAG_SKIP, NULL, 0, NULL, 0, payload, size, 0, seq, timestamp_ns, 0)
         self.index.note(seq + count - 1, self.bytes, self.index.last_checksum)
+        return 0
 
     def append_tombstone(self, removed, uint64_t last_seq, int64_t timestamp_ns):
         """Append the removal of these sequences; `last_seq` is the stream's last one."""

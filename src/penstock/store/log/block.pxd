@@ -41,6 +41,8 @@ cdef class Block:
     # In memory while active, while its index file is not written, or while recently asked for.
     cdef public BlockIndex index
     cdef public bint index_pinned
+    # What its index took when a cache admitted it.
+    cdef public uint64_t index_bytes
     cdef public ActiveBlock active
     cdef public BlockFiles files
     cdef public bint touched
@@ -56,9 +58,13 @@ cdef class Block:
     cdef readonly uint32_t dead_count
     # No entry before it is live.
     cdef uint32_t first_live
+    # Its live bytes when disk space was last asked for on its account; 0 for never.
+    cdef uint64_t reclaim_asked_at
 
+    cpdef int follow(self, BlockIndex index) except -1
     cdef const uint8_t* dead_bits(self) except? NULL
     cdef bint is_dead(self, uint32_t ordinal) noexcept
+    cdef bint is_worth_reclaiming(self, uint64_t header_bytes) noexcept
     cdef int bury(self, uint32_t ordinal) except -1
     cdef int kill(self, uint32_t ordinal, const Entry* entry) except -1
     cdef int _room_for_dead(self, uint32_t entries) except -1

@@ -27,6 +27,7 @@ class Block:
     header: BlockHeader | None
     expiring: int
     erased: int
+    index_bytes: int
 
     def __init__(
         self, number: int, generation: int, base_seq: int, seed: int, path: str
@@ -115,7 +116,7 @@ class Block:
         """Forget the sequences above one, after the file was cut behind it."""
         ...
 
-    def follow(self, index: BlockIndex) -> None:
+    def follow(self, index: BlockIndex) -> int:
         """Take length, last sequence and times from an index that knows better."""
         ...
 

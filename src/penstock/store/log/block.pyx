@@ -79,13 +79,14 @@ cdef class Block:
         """Forget the sequences above one, after the file was cut behind it."""
         self.last_seq = last_seq
 
-    def follow(self, BlockIndex index not None):
+    cpdef int follow(self, BlockIndex index) except -1:
         """Take length, last sequence and times from an index that knows better."""
         self.count = index.count
         self.bytes = index.block_bytes
         self.last_seq = max(self.last_seq, index.last_seq)
         self.first_time_ns = index.first_time_ns
         self.last_time_ns = index.last_time_ns
+        return 0
 
     @property
     def dead_bitmap(self):
@@ -129,6 +130,17 @@ cdef class Block:
         self.live_bytes -= entry.size
         self.live_disk_bytes -= entry.length
         return 0
+
+    cdef bint is_worth_reclaiming(self, uint64_t header_bytes) noexcept:
+        # Whether a message that was just removed has made the block sparse or empty. One that could
+        # not be made shorter is asked for again when it is half of what it was.
+        cdef uint64_t before = self.bytes - header_bytes
+        if self.reclaim_asked_at:
+            before = self.reclaim_asked_at
+        if self.live and self.live_disk_bytes * 2 >= before:
+            return False
+        self.reclaim_asked_at = max(self.live_disk_bytes, 1)
+        return True
 
     cdef int bury(self, uint32_t ordinal) except -1:
         # Cross out an entry that was never counted as live.

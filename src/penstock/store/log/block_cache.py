@@ -189,7 +189,8 @@ class BlockCache:
         """Count a loaded index, and let go of others where they are too many."""
         assert block.index is not None, "an index is counted when it is loaded"
         self._indexed.append(block)
-        self._index_bytes += block.index.memory_bytes()
+        block.index_bytes = block.index.memory_bytes()
+        self._index_bytes += block.index_bytes
         turns = len(self._indexed)
         while self._index_bytes > INDEX_CACHE_BYTES_MAX and len(self._indexed) > 1 and turns > 0:
             other = self._indexed.popleft()
@@ -226,7 +227,7 @@ class BlockCache:
 
     def _drop_index(self, block: Block) -> None:
         if block.index is not None:
-            self._index_bytes -= block.index.memory_bytes()
+            self._index_bytes -= block.index_bytes
             if not block.index_pinned:
                 block.index = None
 

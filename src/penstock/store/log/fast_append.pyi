@@ -2,11 +2,9 @@ from penstock.store.commit.durability import Durability
 from penstock.store.log.log import Log
 
 class Appender:
-    """The quick way in for plain messages; `put` is for compiled code."""
+    """The quick way in for messages; `put` and its like are for compiled code."""
 
     def __init__(self, log: Log, durability: Durability) -> None: ...
-    def configure(self) -> None:
-        """Take over the store's configuration, which has changed."""
     def begin(self) -> None:
         """Stamp the messages that come until `end`; raises where the store takes no writes."""
     def begin_placed(self, seq: int) -> None:

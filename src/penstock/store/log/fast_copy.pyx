@@ -1,6 +1,6 @@
 """Copying plain messages from one store into another, without a Python object each.
 
-A message is plain that is no envelope, is not damaged, and has no header that a stream must know
+A message is plain that is not encrypted, is not damaged, and has no header that a stream must know
 of: none whose name begins with `Nats-`. The first that is not ends the run, and so does one that
 the other store has to look at closely; both are left to Python.
 

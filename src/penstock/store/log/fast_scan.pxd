@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from penstock.format.index.block_index cimport BlockIndex, Entry
+from penstock.format.packing cimport Packer
 from penstock.format.record cimport Record
 from penstock.store.log.block cimport Block
 from penstock.store.log.ledger cimport Ledger
@@ -14,7 +15,7 @@ cdef enum Taken:
     TAKEN_NONE = 0
     # The message is in `record`, until the next is asked for.
     TAKEN_WHOLE = 1
-    # Message `seq` is an envelope or is damaged: `load` will tell.
+    # Message `seq` is encrypted or damaged: `load` will tell.
     TAKEN_UNREAD = 2
 
 
@@ -86,6 +87,8 @@ cdef class Scanner:
     # The message at hand.
     cdef uint64_t seq
     cdef Record record
+    # Holds the bytes of a message that was compressed.
+    cdef Packer packer
     # Bytes of a block that were read at once, and where they lie in it.
     cdef bytes window
     cdef uint64_t window_at
@@ -95,6 +98,7 @@ cdef class Scanner:
     cdef int begin(self, SubjectFilter subject_filter, uint64_t seq, uint64_t until) except -1
     cdef int end(self) except -1
     cdef Taken next(self) except *
+    cdef bint _unpack(self) except -1
     cdef int remove(self, uint64_t seq) except -1
     cdef int tell_removed(self) except -1
     cdef bint _enter(self, uint64_t seq) except -1

@@ -1,8 +1,9 @@
 """Reading message after message from a position of the stream, without a Python object for each.
 
 `begin` finds the position and `next` reads one wanted message after another, up to a sequence, as
-they lie in their records; `end` releases the store. Adjacent records are read many at a time. An
-envelope or a damaged record is left to the store's `load`. `remove` removes a message for good.
+they lie in their records, or as they were before they were compressed; `end` releases the store.
+Adjacent records are read many at a time. An encrypted or damaged record is left to the store's
+`load`. `remove` removes a message for good.
 
 What filters want of the blocks is remembered. A filter's span says which blocks can hold anything
 for it. A selection has the entries that a filter wants of one sealed block, if these are few: with
@@ -21,6 +22,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from penstock.format.index.block_index cimport BlockIndex, Entry
+from penstock.format.packing cimport Packer
 from penstock.format.record cimport (
     FLAG_DELETED, FLAG_ENVELOPED, FLAG_SKIP, FLAG_TOMBSTONE, PARSED_WHOLE, checksum_holds, parse,
 )
@@ -55,6 +57,7 @@ cdef class Scanner:
         self.lock = log.lock
         self.ledger = log.ledger
         self.selections = Selections(self.ledger)
+        self.packer = Packer()
 
     cdef int begin(self, SubjectFilter subject_filter, uint64_t seq, uint64_t until) except -1:
         self.lock.acquire()
@@ -184,11 +187,28 @@ cdef class Scanner:
             or parse(start, entry.length, &self.record) != PARSED_WHOLE
             or self.record.length != entry.length
             or self.record.seq != self.seq
-            or self.record.flags & (FLAG_DELETED | FLAG_SKIP | FLAG_TOMBSTONE | FLAG_ENVELOPED)
+            or self.record.flags & (FLAG_DELETED | FLAG_SKIP | FLAG_TOMBSTONE)
             or not checksum_holds(start, &self.record, self.block.seed + entry.offset)
+            or (self.record.flags & FLAG_ENVELOPED and not self._unpack())
         ):
             return TAKEN_UNREAD
         return TAKEN_WHOLE
+
+    cdef bint _unpack(self) except -1:
+        # Open the record's envelope; False if it is not just compressed, or is damaged.
+        cdef const uint8_t* plain
+        # In a block with a key, an envelope without a cipher is none of the store's.
+        if self.block.header is None or self.block.header.cipher:
+            return False
+        plain = self.packer.unpack(
+            self.record.payload, self.record.payload_size,
+            &self.record.headers_size, &self.record.payload_size,
+        )
+        if plain == NULL:
+            return False
+        self.record.headers = plain
+        self.record.payload = plain + self.record.headers_size
+        return True
 
     cdef const uint8_t* _record_bytes(self, const Entry* entry, bint is_next) except? NULL:
         # Where a record's bytes are; they stay until the next are asked for.

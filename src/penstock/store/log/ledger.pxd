@@ -6,6 +6,7 @@ from penstock.format.index.block_index cimport BlockIndex, Entry
 from penstock.format.sequence_set cimport SequenceSet
 from penstock.format.subject_table cimport SubjectTable
 from penstock.store.log.block cimport Block
+from penstock.store.upkeep.expiry cimport Expiries
 
 
 cdef class Ledger:
@@ -33,9 +34,10 @@ cdef class Ledger:
     cdef uint32_t headers_overhead
     # Some sealed block has become sparse or empty since this was last taken back.
     cdef bint reclaimable
-    # Called with (seq, expires_ns) of a removed message that had a time to live, or None.
-    cdef object forget_expiry
+    # What has a time to live, or None.
+    cdef Expiries expiries
 
+    cpdef int end_at(self, uint64_t last_seq, int64_t last_time_ns) except -1
     cdef SequenceSet take_removed(self)
     cdef bint take_reclaimable(self) noexcept
     cdef Py_ssize_t block_at(self, uint64_t seq) noexcept
@@ -56,4 +58,13 @@ cdef class Ledger:
     cdef bytes wanted(self, BlockIndex index, object subject_filter)
     cdef uint64_t last_of(self, uint32_t item, uint64_t up_to) except? 0xFFFFFFFFFFFFFFFF
     cdef uint64_t first_of(self, uint32_t item) except? 0xFFFFFFFFFFFFFFFF
+    cdef bint _is_of(self, BlockIndex index, int64_t ordinal, uint32_t item) noexcept
+    cdef uint32_t oldest_size(self, uint32_t item) except? 0xFFFFFFFF
+    cpdef uint32_t remove(self, uint64_t seq) except? 0xFFFFFFFF
+    cdef uint64_t remove_oldest(self, uint64_t count, uint64_t size) except? 0xFFFFFFFFFFFFFFFF
+    cpdef uint32_t trim_subject(self, uint32_t item, uint32_t keep) except? 0xFFFFFFFF
+    cdef bint _remove_known(self, uint32_t item, uint64_t seq) except -1
+    cdef uint32_t counted_size(
+        self, size_t subject_size, size_t headers_size, size_t payload_size
+    ) noexcept
     cpdef uint32_t message_size(self, bytes subject, bytes headers, bytes payload)

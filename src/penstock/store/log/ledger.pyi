@@ -9,6 +9,7 @@ from penstock.format.index.block_index import BlockIndex
 from penstock.format.sequence_set import SequenceSet
 from penstock.format.subject_table import SubjectTable
 from penstock.store.log.block import Block, BlockFiles, StoredMessage
+from penstock.store.upkeep.expiry import Expiries
 from penstock.subjects import SubjectFilter
 
 # `bytes` is also a member below, so the type goes by another name there.
@@ -25,15 +26,14 @@ class Ledger:
         files_opener: Callable[[Block], BlockFiles],
         entry_counter: Callable[[Block, SubjectFilter], int | None],
         *,
-        forget_expiry: Callable[[int, int], object] | None = None,
+        expiries: Expiries | None = None,
         message_overhead: int = 30,
         headers_overhead: int = 4,
     ) -> None:
         """Go by what loads indexes, opens files, and counts entries without loading either.
 
-        `forget_expiry` is called with (seq, expires_ns) of a removed message that had a time to
-        live. The overheads are what a message counts for beside its bytes, and what it counts more
-        if it has headers.
+        `expiries` forget each removed message that had a time to live. The overheads are what a
+        message counts for beside its bytes, and what it counts more if it has headers.
         """
         ...
 
@@ -133,7 +133,7 @@ class Ledger:
         """Cross out everything at once; the blocks are left without a live message."""
         ...
 
-    def end_at(self, last_seq: int, last_time_ns: int) -> None:
+    def end_at(self, last_seq: int, last_time_ns: int) -> int:
         """Make `last_seq` the last sequence, and say its time; nothing above it is live."""
         ...
 
@@ -145,40 +145,8 @@ class Ledger:
         """Find the first live message again, after blocks were folded in."""
         ...
 
-    def append(
-        self,
-        block: Block,
-        subject: _Bytes,
-        headers: _Bytes,
-        payload: _Bytes,
-        *,
-        seq: int,
-        timestamp_ns: int,
-        flags: int,
-        expires_ns: int,
-        message_size: int,
-    ) -> None:
-        """Append one message to the active block."""
-        ...
-
     def message_size(self, subject: _Bytes, headers: _Bytes, payload: _Bytes) -> int:
         """Return how many bytes of the stream a message counts for."""
-        ...
-
-    def append_many(
-        self,
-        block: Block,
-        messages: list[_NewMessage],
-        start: int,
-        *,
-        timestamp_ns: int,
-        block_bytes_max: int,
-        keep_per_subject: int,
-    ) -> int:
-        """Append messages[start:] with the next sequences until the block is full.
-
-        Returns where it stopped. Each message is (subject, headers, payload), sizes checked.
-        """
         ...
 
     def load(self, seq: int) -> StoredMessage:
@@ -208,10 +176,6 @@ class Ledger:
 
     def trim_subject(self, item: int, keep: int) -> int:
         """Cross out the oldest messages of a subject until `keep` are left; returns how many."""
-        ...
-
-    def crowded_subjects(self, keep: int) -> list[int]:
-        """Return the items of subjects with more than `keep` messages."""
         ...
 
 def measure_batch(messages: list[_NewMessage]) -> int:

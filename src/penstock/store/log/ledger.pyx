@@ -15,7 +15,7 @@ Under the store's lock. It does no input or output of its own, but the loader do
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memset
+from libc.string cimport memcmp, memset
 
 from penstock import limits
 from penstock.errors import CorruptStore, RecordNotFound
@@ -28,6 +28,7 @@ from penstock.format.sequence_set cimport SequenceSet
 from penstock.format.subject_table cimport Subject, SubjectTable
 from penstock.store.log.active_block cimport ActiveBlock
 from penstock.store.log.block cimport Block, open_at_hand, open_record
+from penstock.store.upkeep.expiry cimport Expiries
 from penstock.subjects cimport SubjectFilter
 
 # Filters remembered per block: a few consumers over a few hundred blocks.
@@ -39,23 +40,17 @@ cdef Py_ssize_t HEADERS_MAX = limits.HEADERS_BYTES_MAX
 cdef Py_ssize_t PAYLOAD_MAX = limits.PAYLOAD_BYTES_MAX
 
 
-cdef uint64_t newest_of(SubjectTable table, bytes subject) noexcept:
-    # The newest sequence of a subject where it is known at once, else 0.
-    cdef int64_t item = table.find(subject, len(subject))
-    return table.items[item].last_seq if item >= 0 else 0
-
-
 cdef class Ledger:
     """The account of one stream; see the module."""
 
-    def __init__(self, index_loader, files_opener, entry_counter, *, forget_expiry=None,
+    def __init__(self, index_loader, files_opener, entry_counter, *, Expiries expiries=None,
                  uint32_t message_overhead=30, uint32_t headers_overhead=4):
         """`index_loader(block)` gives its BlockIndex, `files_opener(block)` its BlockFiles.
 
         `entry_counter(block, filter)` tells how many entries of a block a filter wants without
-        loading its index, or None. `forget_expiry(seq, expires_ns)` is called for each removed
-        message that had a time to live. The overheads are what a message counts for beside its
-        bytes, and what it counts more if it has headers.
+        loading its index, or None. `expiries` forget each removed message that had a time to live.
+        The overheads are what a message counts for beside its bytes, and what it counts more if it
+        has headers.
         """
         self.blocks = []
         self.table = SubjectTable()
@@ -65,7 +60,7 @@ cdef class Ledger:
         self.files_opener = files_opener
         self.entry_counter = entry_counter
         self.wanted_cache = {}
-        self.forget_expiry = forget_expiry
+        self.expiries = expiries
         self.message_overhead = message_overhead
         self.headers_overhead = headers_overhead
         self.index_room = True
@@ -110,6 +105,7 @@ cdef class Ledger:
         free(block.dead)
         block.dead = NULL
         block.dead_room = block.dead_count = block.first_live = 0
+        block.reclaim_asked_at = 0
         block.count = index.count
         block.bytes = index.block_bytes
         block.live = block.count
@@ -144,13 +140,14 @@ cdef class Ledger:
         self.wanted_cache.clear()
         self.advance_first()
 
-    def end_at(self, uint64_t last_seq, int64_t last_time_ns):
+    cpdef int end_at(self, uint64_t last_seq, int64_t last_time_ns) except -1:
         """Make `last_seq` the last sequence, and say its time; nothing above it is live."""
         self.last_seq = last_seq
         self.last_time_ns = last_time_ns
-        self.removed.remove_range(last_seq + 1, 0xFFFFFFFFFFFFFFFF)
+        self.removed.drop_range(last_seq + 1, 0xFFFFFFFFFFFFFFFF)
         if self.messages == 0:
             self.advance_first()
+        return 0
 
     def note_index_room(self, bint index_room):
         """Note whether the cache of indexes has room for more."""
@@ -232,6 +229,7 @@ cdef class Ledger:
         self.appended_item = active.index.items[
             active.index.entries[active.index.count - 1].subject
         ]
+        self.previous_seq = active.index.previous_seq
         if self.messages == 0:
             self.first_seq = seq
             self.first_time_ns = timestamp_ns
@@ -241,50 +239,18 @@ cdef class Ledger:
         self.last_time_ns = timestamp_ns
         return 0
 
-    def append(self, Block block not None, bytes subject not None, bytes headers not None,
-               bytes payload not None, *, uint64_t seq, int64_t timestamp_ns, uint8_t flags,
-               int64_t expires_ns, uint32_t message_size):
-        """Append one message to the active block."""
-        self.previous_seq = newest_of(self.table, subject)
-        self.put(
-            block, flags, subject, len(subject), headers, len(headers), payload, len(payload),
-            expires_ns, seq, timestamp_ns, message_size,
+    cdef uint32_t counted_size(
+        self, size_t subject_size, size_t headers_size, size_t payload_size
+    ) noexcept:
+        # How many bytes of the stream a message counts for.
+        return <uint32_t>(
+            self.message_overhead + subject_size + payload_size
+            + (self.headers_overhead + headers_size if headers_size else 0)
         )
 
     cpdef uint32_t message_size(self, bytes subject, bytes headers, bytes payload):
         """Return how many bytes of the stream a message counts for."""
-        return <uint32_t>(
-            self.message_overhead + len(subject) + len(payload)
-            + (self.headers_overhead + len(headers) if headers else 0)
-        )
-
-    def append_many(self, Block block not None, list messages not None, Py_ssize_t start, *,
-                    int64_t timestamp_ns, uint64_t block_bytes_max, int64_t keep_per_subject):
-        """Append messages[start:] with the next sequences until the block is full.
-
-        Returns where it stopped. Each message is (subject, headers, payload), sizes checked.
-        """
-        cdef Py_ssize_t place = start
-        cdef bytes subject, headers, payload
-        cdef size_t length
-        while place < len(messages):
-            subject, headers, payload = messages[place]
-            length = len(subject) + len(headers) + len(payload)
-            if self.last_seq + 1 - block.base_seq > DELTA_MAX or (
-                block.count and block.active.bytes + length + 64 > block_bytes_max
-            ):
-                break
-            # Looked up only where it is asked for: it costs a tenth of the append.
-            self.previous_seq = newest_of(self.table, subject) if keep_per_subject > 0 else 0
-            self.put(
-                block, 0, subject, len(subject), headers, len(headers), payload, len(payload),
-                0, self.last_seq + 1, timestamp_ns,
-                self.message_size(subject, headers, payload),
-            )
-            if keep_per_subject > 0:
-                self.trim_subject(self.appended_item, <uint32_t>keep_per_subject)
-            place += 1
-        return place
+        return self.counted_size(len(subject), len(headers), len(payload))
 
     # Finding
 
@@ -448,32 +414,58 @@ cdef class Ledger:
         return 0
 
     cdef uint64_t first_of(self, uint32_t item) except? 0xFFFFFFFFFFFFFFFF:
-        # The oldest live sequence of a subject, or 0; corrects the hint of its first block.
+        # The oldest live sequence of a subject, or 0; corrects the hints of where it lies.
         cdef Subject* subject = &self.table.items[item]
-        cdef Py_ssize_t place
+        cdef Py_ssize_t place = 0
         cdef Block block
         cdef BlockIndex index
-        cdef int64_t local, ordinal
+        cdef int64_t local, ordinal = -1
         if subject.count == 0:
             return 0
         if subject.count == 1 and subject.last_seq:
             return subject.last_seq
-        for place in range(len(self.blocks)):
+        if subject.first_seq:
+            place = max(self.block_at(subject.first_seq), 0)
+        for place in range(place, len(self.blocks)):
             block = self.blocks[place]
+            subject = &self.table.items[item]
             if block.live == 0 or block.number < subject.first_block:
                 continue
             index = self.index_of(block)
-            subject = &self.table.items[item]
-            local = index.find_subject(self.table.text + subject.text_at, subject.text_size)
-            if local < 0:
-                continue
-            ordinal = max(index.subjects[local].first, block.first_live)
-            while ordinal <= index.subjects[local].last:
-                if index.entries[ordinal].subject == local and not block.is_dead(<uint32_t>ordinal):
-                    subject.first_block = block.number
-                    return index.base_seq + index.entries[ordinal].seq_delta
-                ordinal += 1
+            # From the message that was the oldest when this was last asked, if it is still there.
+            ordinal = index.find_seq(subject.first_seq)
+            if ordinal < 0 or not self._is_of(index, ordinal, item):
+                local = index.find_subject(self.table.text + subject.text_at, subject.text_size)
+                if local < 0:
+                    continue
+                ordinal = index.subjects[local].first
+            while ordinal >= 0 and block.is_dead(<uint32_t>ordinal):
+                ordinal = index.next_of_subject(<uint32_t>ordinal)
+            if ordinal >= 0:
+                subject.first_block = block.number
+                subject.first_seq = index.base_seq + index.entries[ordinal].seq_delta
+                return subject.first_seq
         return 0
+
+    cdef bint _is_of(self, BlockIndex index, int64_t ordinal, uint32_t item) noexcept:
+        # Whether an entry is of a subject.
+        cdef Subject* subject = &self.table.items[item]
+        cdef size_t size = 0
+        cdef const uint8_t* name
+        if index.table is self.table:
+            return index.items[index.entries[ordinal].subject] == item
+        name = index.subject_name(index.entries[ordinal].subject, &size)
+        return size == subject.text_size and memcmp(
+            name, self.table.text + subject.text_at, size
+        ) == 0
+
+    cdef uint32_t oldest_size(self, uint32_t item) except? 0xFFFFFFFF:
+        # How many bytes the removal of a subject's oldest message would free.
+        cdef uint64_t seq = self.first_of(item)
+        cdef Entry entry
+        if seq == 0 or self.find_entry(self.blocks[self.block_at(seq)], seq, &entry) < 0:
+            return 0
+        return entry.size
 
     # Removing
 
@@ -504,7 +496,7 @@ cdef class Ledger:
         cdef uint64_t seq = block.base_seq + entry.seq_delta
         cdef Subject* subject
         block.kill(ordinal, entry)
-        if block.active is None and block.live_disk_bytes * 2 < block.bytes - HEADER_SIZE:
+        if block.active is None and block.is_worth_reclaiming(HEADER_SIZE):
             self.reclaimable = True
         self.messages -= 1
         self.bytes -= entry.size
@@ -516,8 +508,8 @@ cdef class Ledger:
             if subject.last_seq == seq:
                 subject.last_seq = 0
         self.removed.put_range(seq, seq)
-        if entry.flags & FLAG_EXPIRES and self.forget_expiry is not None:
-            self.forget_expiry(seq, self.index_of(block).expiry_of(ordinal))
+        if entry.flags & FLAG_EXPIRES and self.expiries is not None:
+            self.expiries.forget(seq, self.index_of(block).expiry_of(ordinal))
         return 0
 
     cdef int advance_first(self) except -1:
@@ -541,7 +533,7 @@ cdef class Ledger:
         self.first_time_ns = 0
         return 0
 
-    def remove(self, uint64_t seq):
+    cpdef uint32_t remove(self, uint64_t seq) except? 0xFFFFFFFF:
         """Cross out one message; returns its size, or 0 where there is none."""
         cdef Py_ssize_t place = self.block_at(seq)
         cdef Block block
@@ -603,7 +595,35 @@ cdef class Ledger:
             self.advance_first()
         return messages, size
 
-    def trim_subject(self, uint32_t item, uint32_t keep):
+    cdef uint64_t remove_oldest(self, uint64_t count, uint64_t size) except? 0xFFFFFFFFFFFFFFFF:
+        # Cross out the oldest messages: `count` of them, or fewer where these free `size` bytes; 0
+        # for any. Returns how many.
+        cdef Block block
+        cdef BlockIndex index
+        cdef int64_t ordinal
+        cdef Entry* entry
+        cdef uint64_t removed = 0, freed = 0
+        for block in self.blocks:
+            if block.live == 0:
+                continue
+            index = self.index_of(block)
+            ordinal = index.next_entry(block.first_live, NULL, block.dead_bits())
+            while ordinal >= 0 and removed < count and (size == 0 or freed < size):
+                entry = &index.entries[ordinal]
+                self.kill(
+                    block, <uint32_t>ordinal, entry, self.item_of(index, entry.subject)
+                )
+                removed += 1
+                freed += entry.size
+                block.first_live = <uint32_t>ordinal + 1
+                ordinal = index.next_entry(ordinal + 1, NULL, block.dead_bits())
+            if ordinal >= 0:
+                break
+        if removed:
+            self.advance_first()
+        return removed
+
+    cpdef uint32_t trim_subject(self, uint32_t item, uint32_t keep) except? 0xFFFFFFFF:
         """Cross out the oldest messages of a subject until `keep` are left; returns how many."""
         cdef uint32_t removed = 0
         cdef uint64_t seq
@@ -623,7 +643,7 @@ cdef class Ledger:
             removed += 1
         return removed
 
-    def _remove_known(self, uint32_t item, uint64_t seq):
+    cdef bint _remove_known(self, uint32_t item, uint64_t seq) except -1:
         # As `remove`, for a message whose subject is known.
         cdef Py_ssize_t place = self.block_at(seq)
         cdef Entry entry
@@ -636,11 +656,6 @@ cdef class Ledger:
         if seq == self.first_seq:
             self.advance_first()
         return True
-
-    def crowded_subjects(self, uint32_t keep):
-        """Return the items of subjects with more than `keep` messages."""
-        cdef uint32_t item
-        return [item for item in range(self.table.used) if self.table.items[item].count > keep]
 
 
 def measure_batch(list messages not None):

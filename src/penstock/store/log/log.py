@@ -1,8 +1,8 @@
 """The log of one open store: its ledger, the block that is being written, and appending to it.
 
-Messages, removals and gaps are appended to the active block in memory; a full block is sealed and
-the next one started. Commits take the pending bytes from here (`unwritten`), and sealing takes the
-blocks whose index is still to be written (`unsealed_index`).
+Messages, removals and gaps are appended to the active block in memory (`writer`); a full block is
+sealed and the next one started. Commits take the pending bytes from here (`unwritten`), and sealing
+takes the blocks whose index is still to be written (`unsealed_index`).
 
 Invariant: blocks are numbered in the order in which they were started, and no number is used twice;
 a block is written to only while it is the active one; nothing here writes to a block's file.
@@ -21,14 +21,11 @@ from penstock.format.envelope import (
     Cipher,
     Compression,
     DataKey,
-    RecordIdentity,
     new_data_key,
-    seal,
     unsealer,
 )
 from penstock.format.index.block_index import BlockIndex
 from penstock.format.layout import block_name
-from penstock.format.record import ENVELOPED, check_message
 from penstock.limits import BLOCK_BYTES_MAX
 from penstock.store.directory import StoreDirectory
 from penstock.store.health import StoreHealth
@@ -36,6 +33,7 @@ from penstock.store.log.active_block import ActiveBlock
 from penstock.store.log.block import Block
 from penstock.store.log.block_cache import BlockCache
 from penstock.store.log.ledger import Ledger
+from penstock.store.log.writer import LogWriter
 from penstock.store.settings import StoreSettings
 from penstock.store.upkeep.expiry import Expiries, Timekeeper
 
@@ -62,12 +60,16 @@ class Log:
         self.times = Timekeeper(settings.clock)
         self.expiries = Expiries(self.times)
         self.ledger = self._new_ledger()
+        self.writer = self._new_writer()
+        """Appends messages and gaps."""
+
         self.salt = 0
         self.active: Block | None = None
         self.unwritten: list[ActiveBlock] = []  # and the one that is added to, in any case
         self.unsealed_index: list[Block] = []
         self._next_number = 1
-        self._data_key: DataKey | None = None
+        self.data_key: DataKey | None = None
+        """Of the block that was started last; None where nothing is encrypted."""
 
     def _new_ledger(self) -> Ledger:
         # As the reference server counts what it keeps on disk, and in memory.
@@ -76,12 +78,19 @@ class Log:
             self.cache.load_index,
             self.cache.open_files,
             self.cache.count_wanted,
-            forget_expiry=self.expiries.forget,
+            expiries=self.expiries,
             message_overhead=overheads[0],
             headers_overhead=overheads[1],
         )
         self.cache.follow(ledger)
         return ledger
+
+    def _new_writer(self) -> LogWriter:
+        return LogWriter(self, self.ledger, self.expiries, self.settings.config)
+
+    def configure(self) -> None:
+        """Go by the configuration in the settings, which has changed; no limit is applied yet."""
+        self.writer.configure(self.settings.config)
 
     # Recovery
 
@@ -89,6 +98,7 @@ class Log:
         """Forget everything: what recovery has gathered so far, or a stream that is wiped."""
         self.cache.close()
         self.ledger = self._new_ledger()
+        self.writer = self._new_writer()
         self.times.forget_all()
         self.expiries.clear()
         self.health.forget_all_damage()
@@ -123,7 +133,7 @@ class Log:
         last = self.ledger.blocks[-1] if self.ledger.blocks else None
         chained = 0 if last is None else self.cache.last_checksum(last)
         cipher = self.settings.config.cipher
-        self._data_key, wrapped = new_data_key(
+        self.data_key, wrapped = new_data_key(
             cipher,
             self.settings.config.name.encode(),
             self.settings.key,
@@ -211,74 +221,9 @@ class Log:
 
     # Appending
 
-    def append(
-        self,
-        subject: bytes,
-        headers: bytes,
-        payload: bytes,
-        *,
-        seq: int,
-        timestamp_ns: int,
-        expires_ns: int,
-    ) -> None:
-        """Append one message; limits were applied, sizes are checked here."""
-        check_message(len(subject), len(headers), len(payload))
-        size = self.ledger.message_size(subject, headers, payload)
-        block = self.room_for(len(subject) + len(headers) + len(payload) + 64, seq)
-        flags = 0
-        if self.settings.config.compression is not Compression.NONE or self._data_key is not None:
-            place = RecordIdentity(self.settings.config.name.encode(), seq, timestamp_ns, subject)
-            payload = seal(
-                headers,
-                payload,
-                place,
-                compression=self.settings.config.compression,
-                key=self._data_key,
-            )
-            headers = b""
-            flags = ENVELOPED
-        self.ledger.append(
-            block,
-            subject,
-            headers,
-            payload,
-            seq=seq,
-            timestamp_ns=timestamp_ns,
-            flags=flags,
-            expires_ns=expires_ns,
-            message_size=size,
-        )
-        if expires_ns:
-            self.expiries.remember(seq, expires_ns)
-
-    def append_many(self, messages: list[tuple[bytes, bytes, bytes]], timestamp_ns: int) -> None:
-        """Append plain messages with the next sequences, crossing blocks where they are full."""
-        place = 0
-        keep = max(self.settings.config.max_msgs_per_subject, 0)
-        while place < len(messages):
-            before = place
-            place = self.ledger.append_many(
-                self._active_block(),
-                messages,
-                place,
-                timestamp_ns=timestamp_ns,
-                block_bytes_max=self.settings.config.block_bytes,
-                keep_per_subject=keep,
-            )
-            if place == before:
-                self.rotate()
-
     def append_skip(self, seq: int, count: int) -> None:
         """Reserve `count` sequences from `seq` on."""
-        last = seq + count - 1
-        block = self.room_for(64, last)
-        if block.base_seq > seq:
-            # The block begins behind the gap, which tells of it; only its end is written.
-            seq, count = last, 1
-        active = writing(block)
-        active.append_skip(seq, count, self.now_ns())
-        block.follow(active.index)
-        self.ledger.end_at(last, self.ledger.last_time_ns)
+        self.writer.append_skip(seq, count, self.settings.clock.now_ns())
 
     def now_ns(self) -> int:
         """Return a stamp: the wall clock, but never before the stream's last message."""

@@ -191,8 +191,7 @@ class Compaction:
                 or not other.dead_count
             ):
                 continue
-            for low, high in tombstones.ranges_between(other.base_seq, other.last_seq):
-                needed.add_range(low, high)
+            needed.add_between(tombstones, other.base_seq, other.last_seq)
         return needed
 
     def _carry_last_seq(self) -> None:

@@ -164,8 +164,7 @@ class Removal:
         kept = SequenceSet()
         for block in (last, *later):
             index = self._log.cache.index_of(block)
-            for low, high in index.tombstones.ranges_between(0, seq):
-                kept.add_range(low, high)
+            kept.add_between(index.tombstones, 0, seq)
         for block in later:
             self._durability.release(block)
         self._compaction.cut_block(last, seq, kept)

@@ -17,15 +17,15 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.measure import Goal, Row, Sizes, at_least, at_most, folder_in, si
+from benchmarks.compared import REFERENCE, compared_row, run_in_turns
+from benchmarks.measure import Goal, Row, Sizes, at_least, at_most, folder_in
 from penstock.bench.load import send_requests
-from penstock.bench.plan import Ack, Kind, Plan, Target
-from penstock.bench.runs import LoadProcesses, Run, Series, in_turns, ratio, sized
+from penstock.bench.plan import Ack, Kind, Plan
+from penstock.bench.runs import LoadProcesses
 from penstock.bench.servers import OURS, BenchServer, find_executable, with_jetstream
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 
-REFERENCE = "nats-server"
 PAYLOAD_BYTES = 128
 GROUPS = 100
 """A filter for one of so many groups of subjects lets a hundredth pass."""
@@ -39,10 +39,6 @@ ROUNDS_PART = 2
 FILL_PART = 1_000_000
 FILL_IN_FLIGHT = 1_000
 CREATE_TRIES = 20
-
-
-def _rate(run: Run) -> float:
-    return run.messages_per_second
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +88,13 @@ def run(sizes: Sizes, folder: Path) -> list[Row]:
 
 
 def _row(crew: LoadProcesses, case: Case, servers: list[BenchServer], sizes: Sizes) -> Row:
-    measured = []
-    for server in servers:
-        target = Target(server.url)
-        plan = sized(crew, case.plan, target, sizes.server_seconds * SECONDS_PART)
-        measured.append(Series(server.name, target, plan))
-    in_turns(crew, measured, sizes.rounds * ROUNDS_PART)
-    ours, theirs = measured
-    our_median, their_median = (si(series.median(_rate), "msg/s") for series in measured)
-    return Row(
-        "consumers",
-        f"{case.what}: of {theirs.name}",
-        ratio(ours, theirs, _rate),
-        "x",
-        case.goal,
-        f"{our_median}; {theirs.name} {their_median}",
-        {series.name: [_rate(run) for run in series.runs] for series in measured},
+    ours, theirs = run_in_turns(
+        crew,
+        [(server, case.plan) for server in servers],
+        seconds=sizes.server_seconds * SECONDS_PART,
+        rounds=sizes.rounds * ROUNDS_PART,
     )
+    return compared_row("consumers", case.what, ours, theirs, case.goal)
 
 
 # Making a consumer

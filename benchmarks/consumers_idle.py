@@ -11,15 +11,14 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.measure import (
-    Row,
-    Sizes,
-    at_most,
-    folder_in,
+from benchmarks.measure import Row, Sizes, at_most, folder_in, resident_bytes
+from penstock.bench.servers import (
+    OURS,
+    BenchServer,
+    find_executable,
     processor_ns,
-    resident_bytes,
+    with_jetstream,
 )
-from penstock.bench.servers import OURS, BenchServer, find_executable, with_jetstream
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 

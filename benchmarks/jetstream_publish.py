@@ -13,23 +13,21 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.measure import Goal, Row, Sizes, at_least, at_most, folder_in, si
-from penstock.bench.plan import Kind, Plan, Storage, Target
-from penstock.bench.runs import LoadProcesses, Run, Series, in_turns, ratio, sized
+from benchmarks.compared import (
+    REFERENCE,
+    compared_row,
+    median_latency_us,
+    rate,
+    run_in_turns,
+)
+from benchmarks.measure import Goal, Row, Sizes, at_least, at_most, folder_in
+from penstock.bench.plan import Kind, Plan, Storage
+from penstock.bench.runs import LoadProcesses, Run
 from penstock.bench.servers import OURS, BenchServer, find_executable, with_jetstream
 
 ROUNDS_MAX = 3
-REFERENCE = "nats-server"
 SYNCED = f"{REFERENCE} synced"
 PAYLOAD_BYTES = 128
-
-
-def _rate(run: Run) -> float:
-    return run.messages_per_second
-
-
-def _median_latency_us(run: Run) -> float:
-    return run.latency_us(50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class Case:
     what: str
     plan: Plan
     goals: dict[str, Goal]
-    measure: Callable[[Run], float] = _rate
+    measure: Callable[[Run], float] = rate
     unit: str = "msg/s"
     times_longer: int = 1
     """Where every stream's first commit, which begins its file, would weigh too much."""
@@ -70,7 +68,7 @@ CASES = [
         "publish, one in flight: p50",
         _publish(1),
         {SYNCED: at_most(1.1)},
-        _median_latency_us,
+        median_latency_us,
         "µs",
     ),
     Case(
@@ -117,30 +115,21 @@ def run(sizes: Sizes, folder: Path) -> list[Row]:
 def _rows(
     crew: LoadProcesses, case: Case, servers: dict[str, BenchServer], sizes: Sizes
 ) -> list[Row]:
-    measured = []
-    for name in ("penstock", *case.goals):
-        target = Target(servers[name].url)
-        plan = sized(crew, case.plan, target, sizes.server_seconds * case.times_longer)
-        measured.append(Series(name, target, plan))
-    in_turns(crew, measured, min(sizes.rounds, ROUNDS_MAX))
-    ours, *others = measured
-    return [_row(case, ours, theirs) for theirs in others]
-
-
-def _row(case: Case, ours: Series, theirs: Series) -> Row:
-    our_median, their_median = (
-        _shown(series.median(case.measure), case.unit) for series in (ours, theirs)
+    ours, *others = run_in_turns(
+        crew,
+        [(servers[name], case.plan) for name in ("penstock", *case.goals)],
+        seconds=sizes.server_seconds * case.times_longer,
+        rounds=min(sizes.rounds, ROUNDS_MAX),
     )
-    return Row(
-        "jetstream",
-        f"{case.what}: of {theirs.name}",
-        ratio(ours, theirs, case.measure),
-        "x",
-        case.goals[theirs.name],
-        f"{our_median}; {theirs.name} {their_median}",
-        {series.name: [case.measure(run) for run in series.runs] for series in (ours, theirs)},
-    )
-
-
-def _shown(value: float, unit: str) -> str:
-    return f"{value:.1f} µs" if unit == "µs" else si(value, unit)
+    return [
+        compared_row(
+            "jetstream",
+            case.what,
+            ours,
+            theirs,
+            case.goals[theirs.name],
+            measure=case.measure,
+            unit=case.unit,
+        )
+        for theirs in others
+    ]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.charts import Bar, bar_chart
-from benchmarks.measure import ROOT
+from benchmarks.measure import ROOT, show_time
 
 RESULTS = ROOT / "benchmarks" / "results"
 LATEST = RESULTS / "latest.json"
@@ -28,6 +28,9 @@ SECTIONS = {
     "The store": ("append", "scan", "load", "open", "memory", "latency", "workloads"),
     "The server": ("server", "server-memory"),
     "Streams": ("jetstream", "jetstream-restart"),
+    "Streams with options": ("breadth",),
+    "Buckets and objects": ("kv", "objects"),
+    "The nats tool": ("nats-bench",),
     "Consumers": ("consumers", "consumers-waiting", "consumers-idle"),
     "Spark": ("spark-read", "spark-sink", "spark-jobs", "spark-archive"),
 }
@@ -55,6 +58,9 @@ FIGURES = {
 }
 """README's twelve figures: rows by their names, and how the README calls them."""
 
+WORST_ROWS = 10
+"""So many rows stand at the head of the page, or all that miss their goals if these are more."""
+
 _GROWING = re.compile(r"^open: .* over |: of without$|, of one subject$")
 _LESS_IS_BETTER = re.compile(r"\b(p50|p99|time|memory|processor time)\b")
 
@@ -69,11 +75,21 @@ def show_value(row: Json) -> str:
     return f"{value:.3g} {unit}"
 
 
+def show_processor(row: Json) -> str:
+    """Return by what factor our processor time is less, and both times; "" if not measured."""
+    processor = row.get("processor")
+    if processor is None:
+        return ""
+    times = f"{show_time(processor['ours_ns'])}, {show_time(processor['theirs_ns'])}"
+    return f"{processor['times_less']:.2f}x ({times})"
+
+
 def show_goal(row: Json) -> str:
     """Return a row's goal and whether it was reached, or "" without a goal."""
     if row["goal"] is None:
         return ""
-    return f"{row['goal']} {'pass' if row['passed'] else 'MISSED'}"
+    either = "either " if row.get("either") else ""
+    return f"{either}{row['goal']} {'pass' if row['passed'] else 'MISSED'}"
 
 
 def title(document: Json) -> str:
@@ -107,17 +123,33 @@ def margin(row: Json) -> float:
         return float("inf")
     if row["value"] <= 0:
         return float("inf") if less_is_better(row) else 0.0
-    return float(bound / row["value"] if less_is_better(row) else row["value"] / bound)
+    inside = float(bound / row["value"] if less_is_better(row) else row["value"] / bound)
+    return max(inside, row["processor"]["times_less"] / bound) if row.get("either") else inside
+
+
+def worst_first(rows: list[Json]) -> list[Json]:
+    """Return rows by their margin: missed goals, then the row with the least margin."""
+    return sorted(rows, key=lambda row: (row["passed"] is not False, margin(row)))
 
 
 def table(rows: list[Json]) -> str:
     """Return rows as a Markdown table, worst first."""
-    lines = ["| what | value | goal | of which |", "|---|---:|---|---|"]
+    lines = ["| what | value | processor | goal | of which |", "|---|---:|---|---|---|"]
     lines += [
-        f"| {row['what']} | {show_value(row)} | {show_goal(row)} | {row['detail']} |"
-        for row in sorted(rows, key=lambda row: (row["passed"] is not False, margin(row)))
+        f"| {row['what']} | {show_value(row)} | {show_processor(row)} | {show_goal(row)}"
+        f" | {row['detail']} |"
+        for row in worst_first(rows)
     ]
     return "\n".join(lines)
+
+
+def worst(rows: list[Json]) -> str:
+    """Return the rows that miss their goals, and those that come nearest to it."""
+    ordered = worst_first([row for row in rows if row["goal"] is not None])
+    missed = sum(row["passed"] is False for row in ordered)
+    said = f"{missed} of {len(ordered)} goals are missed." if missed else "Every goal is reached."
+    shown = table(ordered[: max(missed, WORST_ROWS)])
+    return f"{said} The rows with the least margin:\n\n{shown}"
 
 
 def page(document: Json) -> str:
@@ -126,6 +158,8 @@ def page(document: Json) -> str:
         f"Measured {title(document)}.",
         "![Every comparison with nats-server](charts/nats-server.svg)",
         "![What grows when the work grows](charts/growth.svg)",
+        "## The worst rows",
+        worst(document["rows"]),
     ]
     for heading, benches in SECTIONS.items():
         rows = [row for row in document["rows"] if row["bench"] in benches]

@@ -5,7 +5,7 @@ its date in `results/local`. A whole run at full size also becomes `results/late
 `benchmarks.report` writes docs/benchmarks.md, its charts and README's figures.
 
 Data goes to a folder beside the results, or in `--data`, and is removed. The exit code is 1 if a
-goal was missed. A whole run takes about 15 minutes on two cores, `--quick` some minutes.
+goal was missed. A whole run takes about half an hour on two cores, `--quick` some minutes.
 """
 
 from __future__ import annotations
@@ -30,11 +30,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    breadth,
     consumers,
     consumers_idle,
     consumers_waiting,
     jetstream_publish,
     jetstream_restart,
+    kv,
+    nats_bench,
+    objects,
     server_memory,
     server_throughput,
     spark_archive,
@@ -49,8 +53,17 @@ from benchmarks import (
     store_scan,
     store_workloads,
 )
+from benchmarks.compared import REFERENCE
 from benchmarks.measure import FULL, QUICK, SIZES, Row, Sizes
-from benchmarks.report import LATEST, RESULTS, show_goal, show_value, title, write_pages
+from benchmarks.report import (
+    LATEST,
+    RESULTS,
+    show_goal,
+    show_processor,
+    show_value,
+    title,
+    write_pages,
+)
 from penstock.bench.servers import find_executable
 
 FREE_BYTES_MIN = {"full": 8 * 10**9, "quick": 2 * 10**9, "tiny": 10**8}
@@ -68,6 +81,10 @@ BENCHES: dict[str, Callable[[Sizes, Path], list[Row]]] = {
     "server-memory": server_memory.run,
     "jetstream": jetstream_publish.run,
     "jetstream-restart": jetstream_restart.run,
+    "breadth": breadth.run,
+    "kv": kv.run,
+    "objects": objects.run,
+    "nats-bench": nats_bench.run,
     "consumers": consumers.run,
     "consumers-waiting": consumers_waiting.run,
     "consumers-idle": consumers_idle.run,
@@ -110,7 +127,7 @@ def _disk(folder: Path) -> str:
 
 def _nats_server() -> str:
     """Return the version of the server that Penstock is compared with."""
-    command = [find_executable(server_throughput.REFERENCE), "--version"]
+    command = [find_executable(REFERENCE), "--version"]
     answer = subprocess.run(command, check=True, capture_output=True, text=True)
     return answer.stdout.rpartition("v")[2].strip()
 
@@ -121,8 +138,13 @@ def measure(names: list[str], sizes: Sizes, folder: Path, console: Console) -> d
     started = datetime.now(UTC)
     before = time.perf_counter()
     rows: list[Row] = []
-    for name in names:
-        with console.status(f"{name} …"):
+    for place, name in enumerate(names, 1):
+        told = f"{name} ({place} of {len(names)}, after {time.perf_counter() - before:.0f} s)"
+        if console.is_terminal:
+            with console.status(f"{told} …"):
+                rows += BENCHES[name](sizes, folder)
+        else:
+            console.print(told)
             rows += BENCHES[name](sizes, folder)
     return {
         "started": started.isoformat(timespec="seconds"),
@@ -136,7 +158,7 @@ def measure(names: list[str], sizes: Sizes, folder: Path, console: Console) -> d
 def as_table(document: dict[str, Any]) -> Table:
     """Return the results as a table for the terminal, in the order they were measured."""
     table = Table(box=rich.box.SIMPLE_HEAD, title=title(document), title_justify="left")
-    for heading in ("", "what", "value", "goal", "of which"):
+    for heading in ("", "what", "value", "processor", "goal", "of which"):
         table.add_column(heading, justify="right" if heading == "value" else "left")
     bench = ""
     for row in document["rows"]:
@@ -144,7 +166,13 @@ def as_table(document: dict[str, Any]) -> Table:
         bench = row["bench"]
         style = "red" if row["passed"] is False else ""
         table.add_row(
-            name, row["what"], show_value(row), show_goal(row), row["detail"], style=style
+            name,
+            row["what"],
+            show_value(row),
+            show_processor(row),
+            show_goal(row),
+            row["detail"],
+            style=style,
         )
     return table
 

@@ -16,13 +16,19 @@ from __future__ import annotations
 import contextlib
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
-from benchmarks.measure import Goal, Row, Sizes, at_least, at_most, processor_ns, si
-from benchmarks.measure import ratio as median_ratio
+from benchmarks.compared import (
+    REFERENCE,
+    compared_row,
+    median_latency_us,
+    rate,
+    run_in_turns,
+)
+from benchmarks.measure import Goal, Row, Sizes, at_least, at_most, show_time, si
 from penstock.bench.plan import Kind, Plan, Target
 from penstock.bench.runs import LoadProcesses, Run, Series, in_turns, ratio, sized
 from penstock.bench.servers import OURS, BenchServer, find_executable
@@ -39,15 +45,6 @@ CROWD_SECONDS_PART = 0.2
 """The length of such a turn, as a part of a run beside nats-server."""
 
 MANY_SUBJECTS = 10_000
-REFERENCE = "nats-server"
-
-
-def _rate(run: Run) -> float:
-    return run.messages_per_second
-
-
-def _median_latency_us(run: Run) -> float:
-    return run.latency_us(50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ class Case:
     what: str
     plan: Plan
     goal: Goal
-    measure: Callable[[Run], float] = _rate
+    measure: Callable[[Run], float] = rate
     unit: str = "msg/s"
 
     @property
@@ -69,28 +66,6 @@ class Case:
         """Return the same case over many subjects, with the same goal."""
         plan = msgspec.structs.replace(self.plan, spread=MANY_SUBJECTS)
         return replace(self, what=f"{self.what}, {MANY_SUBJECTS:,} subjects", plan=plan)
-
-
-@dataclass(slots=True)
-class Measured:
-    """The runs of a plan on one server, and the server's processor time in each of them."""
-
-    server: BenchServer
-    series: Series
-    message_ns: list[float] = field(default_factory=list)
-    """Processor time of the server in each run, over the run's messages."""
-
-    def run(self, load: LoadProcesses) -> None:
-        """Run the plan once more."""
-        before_ns = processor_ns(self.server.pid)
-        run = load.run(self.series.plan, self.series.target)
-        self.series.runs.append(run)
-        self.message_ns.append((processor_ns(self.server.pid) - before_ns) / run.messages)
-
-    @property
-    def message_ns_median(self) -> float:
-        """The median of the runs."""
-        return statistics.median(self.message_ns)
 
 
 def _plan(
@@ -113,7 +88,7 @@ CASES = [
         "requests, one in flight: p50",
         _plan(Kind.REQREP, 128),
         at_most(1),
-        _median_latency_us,
+        median_latency_us,
         "µs",
     ),
 ]
@@ -175,16 +150,9 @@ def _crowd(url: str, sizes: Sizes) -> Iterator[list[Client]]:
 
 def _in_turns(
     load: LoadProcesses, plans: list[tuple[BenchServer, Plan]], sizes: Sizes
-) -> list[Measured]:
-    measured = []
-    for server, plan in plans:
-        target = Target(server.url)
-        chosen = sized(load, plan, target, sizes.server_seconds)
-        measured.append(Measured(server, Series(server.name, target, chosen)))
-    for _ in range(min(sizes.rounds, ROUNDS_MAX)):
-        for each in measured:
-            each.run(load)
-    return measured
+) -> list[Series]:
+    rounds = min(sizes.rounds, ROUNDS_MAX)
+    return run_in_turns(load, plans, seconds=sizes.server_seconds, rounds=rounds)
 
 
 def _beside_crowd(
@@ -197,19 +165,9 @@ def _beside_crowd(
     return beside
 
 
-def _compared_row(case: Case, ours: Measured, theirs: Measured) -> Row:
-    return Row(
-        "server",
-        f"{case.what}: of {REFERENCE}",
-        ratio(ours.series, theirs.series, case.measure),
-        "x",
-        case.goal,
-        f"{_median(case, ours.series)}; {REFERENCE} {_median(case, theirs.series)};"
-        f" processor time a message {_ns(ours)} and {_ns(theirs)}",
-        {
-            each.series.name: [case.measure(run) for run in each.series.runs]
-            for each in (ours, theirs)
-        },
+def _compared_row(case: Case, ours: Series, theirs: Series) -> Row:
+    return compared_row(
+        "server", case.what, ours, theirs, case.goal, measure=case.measure, unit=case.unit
     )
 
 
@@ -226,23 +184,22 @@ def _crowd_row(case: Case, alone: Series, crowded: Series, sizes: Sizes) -> Row:
     )
 
 
-def _subjects_row(case: Case, many: Measured, one: Measured, theirs: Measured) -> Row:
+def _subjects_row(case: Case, many: Series, one: Series, theirs: Series) -> Row:
+    times = {"many": many.runs, "one": one.runs, REFERENCE: theirs.runs}
+    message_ns = {name: [run.message_ns for run in runs] for name, runs in times.items()}
+    many_ns, one_ns, their_ns = (statistics.median(each) for each in message_ns.values())
     return Row(
         "server",
         f"{case.what}: processor time a message, of one subject",
-        median_ratio(many.message_ns, one.message_ns),
+        ratio(many, one, lambda run: run.message_ns),
         "x",
         None,
-        f"{_ns(many)}, with one subject {_ns(one)}; {REFERENCE} {_ns(theirs)}",
-        {"many": many.message_ns, "one": one.message_ns},
+        f"{show_time(many_ns)}, with one subject {show_time(one_ns)};"
+        f" {REFERENCE} {show_time(their_ns)}",
+        {name: message_ns[name] for name in ("many", "one")},
     )
 
 
 def _median(case: Case, series: Series) -> str:
     value = series.median(case.measure)
     return f"{value:.1f} µs" if case.unit == "µs" else si(value, case.unit)
-
-
-def _ns(measured: Measured) -> str:
-    taken_ns = measured.message_ns_median
-    return f"{taken_ns:.0f} ns" if taken_ns < 10_000 else f"{taken_ns / 1e3:.0f} µs"

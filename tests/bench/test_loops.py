@@ -7,6 +7,7 @@ import socket
 import threading
 from array import array
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -190,6 +191,39 @@ def test_requests_are_spread_over_all_subjects_and_may_be_answered_with_headers(
     subjects = {line.split()[1] for line in sent.splitlines() if line}
     assert subjects == {b"q.%d" % number for number in range(5)}
     assert all(latency > 0 for latency in latencies_ns)
+
+
+def hpub(place: int, lines: bytes, payload: bytes) -> bytes:
+    block = b"NATS/1.0\r\n%b\r\n" % lines
+    sizes = (len(block), len(block) + len(payload))
+    return b"HPUB q in.%d %d %d\r\n%b%b\r\n" % (place, *sizes, block, payload)
+
+
+@pytest.mark.parametrize(
+    ("more", "values"),
+    [
+        ({"headers": b"Nats-TTL: 1h\r\n"}, [b"Nats-TTL: 1h\r\n"] * 12),
+        ({"counted": b"Id"}, [b"Id: %d\r\n" % place for place in range(12)]),
+        (
+            {"headers": b"a:b\r\n", "counted": b"Last", "shift": -9},
+            [b"a:b\r\nLast: %d\r\n" % max(place - 9, 0) for place in range(12)],
+        ),
+        (
+            {"counted": b"Last", "shift": 95},
+            [b"Last: %d\r\n" % (place + 95) for place in range(12)],
+        ),
+    ],
+)
+def test_requests_have_the_headers_that_are_asked_for(
+    ends: Ends, more: dict[str, Any], values: list[bytes]
+) -> None:
+    wire, server = ends
+    server.sendall(b"".join(b"MSG in.%d 1 0\r\n\r\n" % place for place in range(12)))
+
+    request_many(wire, b"q", b"in", b"hi", 12, array("q", bytes(8 * 12)), **more)
+
+    wanted = b"".join(hpub(place, lines, b"hi") for place, lines in enumerate(values))
+    assert read_all(server, len(wanted)) == wanted
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,25 @@ from pathlib import Path
 import pytest
 
 from penstock.bench.loops import publish_many
-from penstock.bench.plan import ANSWERED, CONSUMED, STREAMED, Ack, Kind, Plan, Storage, Target
+from penstock.bench.plan import (
+    ANSWERED,
+    CONSUMED,
+    STREAMED,
+    Ack,
+    Counted,
+    Kind,
+    Plan,
+    Storage,
+    Target,
+)
 from penstock.bench.runs import LoadProcesses, Run
+from penstock.bench.servers import OURS, BenchServer
 from penstock.client.client import Client
 from penstock.client.credentials import Credentials
 from penstock.errors import BenchFailed
 from penstock.testing.servers import BOTH, server_process, start_server
 
+LAST = Counted.LAST_OF_SUBJECT
 NO_SUBSCRIBING = (
     "authorization { users: [{user: u, password: p, permissions: {subscribe: 'bench.end'}}] }"
 )
@@ -94,6 +106,56 @@ def stream_count(target: Target) -> int:
     with Client.connect(target.url) as client:
         count: int = json.loads(client.request(b"$JS.API.STREAM.NAMES").payload)["total"]
         return count
+
+
+KV = {"max_msgs_per_subject": 1, "discard": "new", "allow_rollup_hdrs": True}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(Kind.JSPUB, 501, 16, in_flight=10, headers="Nats-Expected-Stream: {stream}\r\n"),
+        Plan(Kind.JSPUB, 501, 16, in_flight=10, counted_header=Counted.MESSAGE_ID),
+        Plan(Kind.JSPUB, 501, 16, in_flight=50, spread=7, counted_header=LAST),
+        Plan(Kind.JSPUB, 501, 16, in_flight=50, spread=7, filled=14, counted_header=LAST),
+        Plan(Kind.JSPUB, 501, 16, spread=7, filled=7, config=KV, counted_header=LAST),
+        Plan(Kind.JSPUB, 501, 0, headers="Nats-Incr: 1\r\n", config={"allow_msg_counter": True}),
+        Plan(Kind.JSPUB, 2_501, 16, in_flight=50, drained=True, config={"retention": "interest"}),
+        Plan(Kind.JSGET, 501, 16, in_flight=10, subject="$KV.bench", spread=60, config=KV),
+    ],
+    ids=lambda plan: f"{plan.headers or plan.counted_header or plan.config}-{plan.filled}",
+)
+def test_streams_may_have_options_and_messages_may_have_headers(
+    crew: LoadProcesses, target: Target, plan: Plan
+) -> None:
+    # A server refuses what does not fit its stream, and a refusal fails the run.
+    run = crew.run(plan, target)
+
+    assert run.messages == plan.messages
+    assert len(run.latency_hundredths_ns) == 101
+
+
+@pytest.mark.slow
+def test_a_wrong_expectation_fails_the_run(crew: LoadProcesses, target: Target) -> None:
+    plan = Plan(Kind.JSPUB, 10, 16, headers="Nats-Expected-Stream: another\r\n")
+
+    with pytest.raises(BenchFailed, match="expected stream does not match"):
+        crew.run(plan, target)
+
+
+@pytest.mark.slow
+def test_the_processor_time_of_a_server_is_measured_where_its_process_is_known(
+    crew: LoadProcesses,
+) -> None:
+    plan = Plan(Kind.PUB, 20_000, 16)
+    with BenchServer("it", OURS) as server:
+        measured = crew.run(plan, Target(server.url, pid=server.pid))
+        unknown = crew.run(plan, Target(server.url))
+
+    assert measured.message_ns > 0
+    assert measured.cores > 0
+    assert unknown.processor_ns == 0
 
 
 @pytest.mark.slow

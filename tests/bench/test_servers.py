@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from penstock.bench.servers import OURS, BenchServer, find_executable
+from penstock.bench.servers import OURS, BenchServer, find_executable, processor_ns
 from penstock.client.client import Client
 from penstock.errors import BenchFailed, UsageError
 
@@ -45,6 +47,22 @@ def test_a_server_runs_as_long_as_its_block(command: tuple[str, ...]) -> None:
 
     with pytest.raises(ProcessLookupError):
         os.kill(server.pid, 0)
+
+
+def test_the_processor_time_of_a_process_has_that_of_ended_threads() -> None:
+    def work() -> None:
+        until_ns = time.thread_time_ns() + 20_000_000
+        while time.thread_time_ns() < until_ns:
+            pass
+
+    before_ns = processor_ns(os.getpid())
+    for _ in range(2):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+
+    used_ns = processor_ns(os.getpid()) - before_ns
+    assert 40_000_000 <= used_ns <= time.process_time_ns()
 
 
 def test_a_server_that_does_not_start_is_told_with_its_last_words() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import report, run
-from benchmarks.measure import ROOT, Goal, Row, at_least, at_most
+from benchmarks.measure import ROOT, Goal, ProcessorTime, Row, at_least, at_most
 
 MACHINE = {
     "cores": 2,
@@ -76,8 +76,28 @@ def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:
 def test_a_row_tells_value_goal_and_outcome() -> None:
     page = report.page(WHOLE)
 
-    assert "| append | 0.51x | ≥ 0.5 pass | as told |" in page
-    assert "| open | 2 s | ≤ 1 MISSED |  |" in page
+    assert "| append | 0.51x |  | ≥ 0.5 pass | as told |" in page
+    assert "| open | 2 s |  | ≤ 1 MISSED |  |" in page
+
+
+@pytest.mark.parametrize(
+    ("value", "less", "either", "shown"),
+    [
+        (2.5, 1.0, False, "| 2.50x | 1.00x (900 ns, 12 µs) | ≥ 2 pass |"),
+        (1.5, 3.0, False, "| 1.50x | 3.00x (900 ns, 12 µs) | ≥ 2 MISSED |"),
+        (1.5, 3.0, True, "| 1.50x | 3.00x (900 ns, 12 µs) | either ≥ 2 pass |"),
+        (2.5, 1.0, True, "| 2.50x | 1.00x (900 ns, 12 µs) | either ≥ 2 pass |"),
+        (1.5, 1.9, True, "| 1.50x | 1.90x (900 ns, 12 µs) | either ≥ 2 MISSED |"),
+    ],
+)
+def test_processor_time_counts_for_a_goal_that_either_may_reach(
+    value: float, less: float, either: bool, shown: str
+) -> None:
+    processor = ProcessorTime(900.0, 12_000.0, less)
+    row = Row("server", "w", value, "x", at_least(2), processor=processor, either=either)
+
+    assert shown in report.page(document(row))
+    assert report.margin(row.as_json()) == max(value, less if either else 0) / 2
 
 
 @pytest.mark.parametrize(
@@ -100,11 +120,33 @@ def test_a_time_without_a_goal_is_worse_the_larger_it_is() -> None:
     assert report.margin(SLOWER.as_json()) == 0.5
 
 
-def test_the_worst_row_of_a_section_stands_first() -> None:
-    lines = report.page(document(RATE, CROWDED, SLOWER, GROWN)).splitlines()
+def rows_of(page: str) -> list[str]:
+    """Return the names of all rows of a page, in their order."""
+    lines = [line for line in page.splitlines() if line.startswith("| ") and "what" not in line]
+    return [line.split(" | ")[0].removeprefix("| ") for line in lines]
 
-    found = [line.split(" | ")[0] for line in lines if line.startswith("| ") and "what" not in line]
-    assert found == [f"| {row.what}" for row in (GROWN, CROWDED, SLOWER, RATE)]
+
+def test_the_worst_row_of_a_section_stands_first() -> None:
+    page = report.page(document(RATE, CROWDED, SLOWER, GROWN))
+
+    sections = page[page.index("## The store") :]
+    assert rows_of(sections) == [row.what for row in (GROWN, CROWDED, SLOWER, RATE)]
+
+
+def test_the_page_begins_with_the_worst_rows_that_have_goals() -> None:
+    page = report.page(document(RATE, CROWDED, SLOWER, GROWN))
+
+    head = page[: page.index("## The store")]
+    assert rows_of(head) == [row.what for row in (GROWN, CROWDED, RATE)]
+    assert "2 of 3 goals are missed." in head
+
+
+def test_the_head_of_the_page_shows_every_missed_goal_and_few_others() -> None:
+    missed = [Row("open", f"open {number}", 2.0, "s", at_most(1)) for number in range(12)]
+    reached = [Row("open", f"close {number}", 0.5, "s", at_most(1)) for number in range(12)]
+
+    assert rows_of(report.worst(document(*missed, *reached)["rows"])) == [r.what for r in missed]
+    assert len(rows_of(report.worst(document(*reached)["rows"]))) == report.WORST_ROWS
 
 
 def test_every_benchmark_has_its_section() -> None:

@@ -145,6 +145,9 @@ class Load:
             latencies_ns,
             spread=job.spread,
             groups=job.groups,
+            headers=job.headers.encode(),
+            counted=job.counted.encode(),
+            shift=job.shift,
         )
         ended_ns = self._clock.monotonic_ns()
         if job.has_listeners:
@@ -193,11 +196,27 @@ def send_requests(
     *,
     spread: int = 0,
     groups: int = 1,
+    headers: bytes = b"",
+    counted: bytes = b"",
+    shift: int = 0,
 ) -> None:
     """Send one request per element of `latencies_ns`, as `loops.request_many` does."""
     inbox = client.new_inbox()
-    client.subscribe(inbox + b".*")
-    request_many(client.wire, subject, inbox, payload, in_flight, latencies_ns, spread, groups)
+    sid = client.subscribe(inbox + b".*")
+    request_many(
+        client.wire,
+        subject,
+        inbox,
+        payload,
+        in_flight,
+        latencies_ns,
+        spread,
+        groups,
+        headers,
+        counted,
+        shift,
+    )
+    client.unsubscribe(sid)
 
 
 def _fetched(client: Client, job: Job, lap: Lap) -> Iterator[int]:

@@ -19,6 +19,9 @@ def request_many(
     latencies_ns: array[int],
     spread: int = 0,
     groups: int = 1,
+    headers: bytes = b"",
+    counted: bytes = b"",
+    shift: int = 0,
 ) -> None: ...
 def consume_many(
     wire: Wire, wanted: int, ack: bytes, ask: bytes = b"", batch: int = 0, in_flight: int = 1

@@ -23,6 +23,9 @@ cdef enum:
     ALIKE_LINE_MAX = 512
     # A prime: multiples of it, modulo a smaller number, reach every value below that number.
     SPREAD_STEP = 1000003
+    LINE_END_BYTES = 2
+    # The end of the last header's line, and an empty line.
+    HEADERS_END_BYTES = 4
 
 
 cdef int64_t monotonic_ns() noexcept nogil:
@@ -158,40 +161,94 @@ def answer_many(
         wire.start += used
 
 
+cdef class _RequestFrames:
+    """The frames of numbered requests, as `request_many` says; what they share is made once."""
+
+    cdef bytes before, between, head, tail
+    cdef int64_t spread, groups, shift
+    cdef bint counts
+
+    def __cinit__(
+        self, bytes subject not None, bytes inbox not None, bytes payload not None, int64_t spread,
+        int64_t groups, bytes headers not None, bytes counted not None, int64_t shift
+    ):
+        self.spread, self.groups, self.shift = spread, groups, shift
+        self.counts = len(counted) > 0
+        self.before = b"%b %b" % (b"HPUB" if headers or counted else b"PUB", subject)
+        self.between = b" %b." % inbox
+        if self.counts:
+            self.head = b"NATS/1.0\r\n%b%b: " % (headers, counted)
+            self.tail = b"\r\n\r\n%b\r\n" % payload
+        elif headers:
+            block = b"NATS/1.0\r\n%b\r\n" % headers
+            sizes = (len(block), len(block) + len(payload))
+            self.tail = b" %d %d\r\n%b%b\r\n" % (*sizes, block, payload)
+        else:
+            self.tail = b" %d\r\n%b\r\n" % (len(payload), payload)
+
+    cdef int put(self, Wire wire, int64_t number) except -1:
+        """Put the frame of a request."""
+        cdef int64_t ending
+        wire.put(<const char*>self.before, len(self.before))
+        if self.spread:
+            ending = number * SPREAD_STEP % self.spread
+            if self.groups > 1:
+                _put_number(wire, ending % self.groups)
+                wire.put(".", 1)
+            _put_number(wire, ending)
+        wire.put(<const char*>self.between, len(self.between))
+        _put_number(wire, number)
+        if self.counts:
+            self._put_counted(wire, max(number + self.shift, 0))
+        wire.put(<const char*>self.tail, len(self.tail))
+        return 0
+
+    cdef int _put_counted(self, Wire wire, int64_t value) except -1:
+        # The sizes of headers and message, and the headers up to the value.
+        cdef uint8_t[32] digits
+        cdef size_t digits_size = put_number(digits, value)
+        cdef int64_t size = len(self.head) + digits_size + HEADERS_END_BYTES
+        wire.put(" ", 1)
+        _put_number(wire, size)
+        wire.put(" ", 1)
+        _put_number(wire, size + len(self.tail) - HEADERS_END_BYTES - LINE_END_BYTES)
+        wire.put("\r\n", LINE_END_BYTES)
+        wire.put(<const char*>self.head, len(self.head))
+        wire.put(digits, digits_size)
+        return 0
+
+
+cdef int _put_number(Wire wire, int64_t value) except -1:
+    cdef uint8_t[32] digits
+    wire.put(digits, put_number(digits, value))
+    return 0
+
+
 def request_many(
     Wire wire not None, bytes subject not None, bytes inbox not None, bytes payload not None,
-    int64_t in_flight, int64_t[::1] latencies_ns not None, int64_t spread=0,
-    int64_t groups=1
+    int64_t in_flight, int64_t[::1] latencies_ns not None, int64_t spread=0, int64_t groups=1,
+    bytes headers not None=b"", bytes counted not None=b"", int64_t shift=0
 ):
     """Send one request per element of `latencies_ns` and store there how long each took.
 
     At most `in_flight` requests are unanswered at a time. Answers come to `inbox`, a dot and the
     element's index; the caller has subscribed there. With `spread` each subject ends in a number
     below it, a different one per request. With `groups` above 1 the number's group stands before
-    it, followed by a dot. Raise FormatError if a request is refused.
+    it, followed by a dot. `headers` are lines, each with its end. `counted` is the name of one more
+    header, whose value is the element's index plus `shift`, or 0 if that is negative. Raise
+    FormatError if a request is refused.
     """
     cdef Line line
     cdef Argument[ARGUMENTS_MAX] arguments
     cdef int count = 0
     cdef Py_ssize_t used
     cdef int64_t place, asked = 0, answered = 0, total = latencies_ns.shape[0]
-    cdef int64_t ending
-    cdef bytes before = b"PUB %b" % subject
-    cdef bytes between = b" %b." % inbox
-    cdef bytes after = b" %d\r\n%b\r\n" % (len(payload), payload)
-    cdef uint8_t[32] number
+    cdef _RequestFrames frames = _RequestFrames(
+        subject, inbox, payload, spread, groups, headers, counted, shift
+    )
     while answered < total:
         while asked < total and asked - answered < in_flight:
-            wire.put(<const char*>before, len(before))
-            if spread:
-                ending = asked * SPREAD_STEP % spread
-                if groups > 1:
-                    wire.put(number, put_number(number, ending % groups))
-                    wire.put(".", 1)
-                wire.put(number, put_number(number, ending))
-            wire.put(<const char*>between, len(between))
-            wire.put(number, put_number(number, asked))
-            wire.put(<const char*>after, len(after))
+            frames.put(wire, asked)
             latencies_ns[asked] = -monotonic_ns()
             asked += 1
         used = wire.step(&line, arguments, &count)

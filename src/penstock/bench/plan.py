@@ -7,6 +7,7 @@ process tells while it works is a `Report`. Both cross a pipe as JSON lines.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -55,6 +56,12 @@ ANSWERED = frozenset({Kind.REQREP, Kind.JSPUB, Kind.JSGET})
 STREAMED = CONSUMED | {Kind.JSPUB, Kind.JSGET}
 """Kinds that have streams of their own."""
 
+DRAIN = "drain"
+"""The consumer that reads what is published meanwhile."""
+
+DRAIN_PULLS = 2
+"""Its pulls that wait at a time: while the messages of one are acknowledged, the next is there."""
+
 STORED_DEFAULT = 1_000_000
 """The default number of messages in a stream that consumers read: about a second's worth."""
 
@@ -71,6 +78,15 @@ class Ack(StrEnum):
 
     NONE = "none"
     EXPLICIT = "explicit"
+
+
+class Counted(StrEnum):
+    """A header that each published message has with another number."""
+
+    NONE = ""
+    MESSAGE_ID = "Nats-Msg-Id"
+    LAST_OF_SUBJECT = "Nats-Expected-Last-Subject-Sequence"
+    """As it is, where one publisher uses all subjects of the plan in turn."""
 
 
 class Role(StrEnum):
@@ -91,6 +107,8 @@ class Target(msgspec.Struct, frozen=True):
     url: str
     credentials: Credentials = Credentials()
     tls: ClientTls | None = None
+    pid: int = 0
+    """The server's process on this machine: its processor time is measured. 0 for none."""
 
     def __repr__(self) -> str:
         """Return the address, without secrets."""
@@ -122,6 +140,15 @@ class Plan(msgspec.Struct, frozen=True):
     batch: int = 500
     """Messages that one pull asks for."""
     ack: Ack = Ack.NONE
+    config: dict[str, Any] = {}
+    """Fields of the streams' configuration, besides the usual ones."""
+    headers: str = ""
+    """Header lines of each published message, each with its end; {stream} is the stream's name."""
+    counted_header: Counted = Counted.NONE
+    filled: int = 0
+    """Messages that the stream holds before its publisher begins: whole rounds of its subjects."""
+    drained: bool = False
+    """A consumer reads and acknowledges what is published; the run lasts until it has all."""
 
     def check(self) -> None:
         """Raise UsageError if the plan cannot be run."""
@@ -201,11 +228,17 @@ class Plan(msgspec.Struct, frozen=True):
             return listening
         if self.kind in CONSUMED:
             return [self._consuming(target, place) for place in range(self.subscribers)]
+        if self.drained:
+            listening = [self._draining(target)]
         share, more = divmod(self.messages, self.publishers)
         role = Role.REQUEST if self.kind in ANSWERED else Role.PUBLISH
         return listening + [
             self._job(
-                target, role, share + (place < more), subject=self._subject(place % self.streams)
+                target,
+                role,
+                share + (place < more),
+                subject=self._subject(place % self.streams),
+                headers=self.headers.format(stream=self.stream_name(place % self.streams)),
             )
             for place in range(self.publishers)
         ]
@@ -281,6 +314,23 @@ class Plan(msgspec.Struct, frozen=True):
             ],
         )
 
+    def _draining(self, target: Target) -> Job:
+        job = self._job(target, Role.FETCH, self.messages)
+        return msgspec.structs.replace(
+            job,
+            stream=self.stream_name(0),
+            in_flight=DRAIN_PULLS,
+            ack=Ack.EXPLICIT,
+            laps=[Lap(DRAIN, "", self.messages)],
+        )
+
+    @property
+    def _shift(self) -> int:
+        # What the value of the counted header is, beyond the number of the message.
+        if self.counted_header is not Counted.LAST_OF_SUBJECT:
+            return 0
+        return self.filled - max(self.spread, 1) + 1
+
     def _job(
         self,
         target: Target,
@@ -290,6 +340,7 @@ class Plan(msgspec.Struct, frozen=True):
         subject: str = "",
         queue: str = "",
         piece: int = 0,
+        headers: str = "",
     ) -> Job:
         return Job(
             role=role,
@@ -307,6 +358,9 @@ class Plan(msgspec.Struct, frozen=True):
             groups=self.one_in,
             batch=self.batch,
             ack=self.ack,
+            headers=headers,
+            counted=self.counted_header,
+            shift=self._shift,
         )
 
 
@@ -343,6 +397,10 @@ class Job(msgspec.Struct, frozen=True, tag="job"):
     """How many groups these numbers are in; the group then stands before the number."""
     batch: int
     ack: Ack
+    headers: str
+    counted: str
+    """The name of a header with the message's number plus `shift`; "" for none."""
+    shift: int
     stream: str = ""
     laps: list[Lap] = []
     """The consumers to read, one after another."""

@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 
@@ -43,7 +43,14 @@ from penstock.bench.plan import (
     Role,
     Target,
 )
-from penstock.bench.streams import FilledStreams, as_filling, fresh_consumers, fresh_streams
+from penstock.bench.servers import processor_ns
+from penstock.bench.streams import (
+    FilledStreams,
+    as_filling,
+    create_drain,
+    fresh_consumers,
+    fresh_streams,
+)
 from penstock.clock import SystemClock
 from penstock.errors import BenchFailed
 from penstock.limits import BENCH_GROWTH_MAX, BENCH_REQUESTS_MAX
@@ -64,6 +71,18 @@ class Run:
     payload_bytes: int
     seconds: float
     latency_hundredths_ns: tuple[int, ...] = ()
+    processor_ns: int = 0
+    """The server's processor time; 0 if its process is not known."""
+
+    @property
+    def message_ns(self) -> float:
+        """The server's processor time for one message."""
+        return self.processor_ns / self.messages
+
+    @property
+    def cores(self) -> float:
+        """How many processors the server used; below 1, it waited."""
+        return self.processor_ns / 1e9 / self.seconds
 
     @property
     def messages_per_second(self) -> float:
@@ -143,6 +162,10 @@ class LoadProcesses:
         with fresh_streams(plan, target) as made:
             if plan.kind is Kind.JSGET:
                 self._run(as_filling(made), target, None)
+            elif plan.filled:
+                self._run(as_filling(made, plan.filled), target, None)
+            if plan.drained:
+                create_drain(made, target)
             return self._run(made, target, tell)
 
     def _run(self, plan: Plan, target: Target, tell: Tell | None) -> Run:
@@ -152,13 +175,16 @@ class LoadProcesses:
         course = RunInProgress(plan, jobs, self._workers[: len(jobs)], tell)
         try:
             course.get_ready()
+            processor_before_ns = processor_ns(target.pid) if target.pid else 0
             started_ns = self._clock.monotonic_ns()
             done = course.go()
+            processor_after_ns = processor_ns(target.pid) if target.pid else 0
         except BaseException:
             # Some processes are still at work on a run that is over.
             self.end()
             raise
-        return _judge(plan, jobs, done, started_ns)
+        run = _judge(plan, jobs, done, started_ns)
+        return replace(run, processor_ns=processor_after_ns - processor_before_ns)
 
     def end(self) -> None:
         """Kill every process; the next run starts new ones. Filled streams stay."""
@@ -263,9 +289,12 @@ def _judge(plan: Plan, jobs: Sequence[Job], done: Sequence[Done], started_ns: in
         of[job.role].append(report)
     consumed = of[Role.FETCH] + of[Role.TAKE]
     arrived = sum(report.messages for report in of[Role.RECEIVE] + of[Role.REQUEST] + consumed)
-    if arrived != plan.received:
-        raise BenchFailed(plan.kind, f"{arrived:,} messages came instead of {plan.received:,}")
-    timed = consumed or of[Role.RECEIVE] or of[Role.REQUEST] or of[Role.PUBLISH]
+    # Where a consumer reads what is published, each message arrives there, and so does its ack.
+    expected = 2 * plan.received if plan.drained else plan.received
+    if arrived != expected:
+        raise BenchFailed(plan.kind, f"{arrived:,} messages came instead of {expected:,}")
+    timed = consumed + of[Role.REQUEST] if plan.drained else consumed
+    timed = timed or of[Role.RECEIVE] or of[Role.REQUEST] or of[Role.PUBLISH]
     if plan.kind is Kind.SUB:
         started_ns = min(report.first_ns for report in timed)
     return Run(

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,8 @@ from penstock.limits import BENCH_LOG_LINES_KEPT
 
 OURS = (sys.executable, "-m", "penstock.server.main")
 STOP_WAIT_S = 10.0
+PROCESS_CLOCK = 2
+"""The kernel's number for the clock that counts the time of a process on processors."""
 
 LISTENING = re.compile(r"Listening for client connections on .*:(\d+)")
 """The log line of either server when it is ready for clients."""
@@ -48,6 +51,12 @@ def with_jetstream(command: Sequence[str], folder: Path, *, sync: str = "") -> l
     syncing = f"sync_interval: {sync}" if sync else ""
     settings.write_text(f"jetstream {{ store_dir: {json.dumps(str(folder))}\n{syncing} }}\n")
     return [*command, "-c", str(settings)]
+
+
+def processor_ns(pid: int) -> int:
+    """Return the time that all threads of a process have been on a processor, ended ones too."""
+    # The kernel's number for the clock of a process; see clock_getcpuclockid(3).
+    return time.clock_gettime_ns(~pid << 3 | PROCESS_CLOCK)
 
 
 class BenchServer:

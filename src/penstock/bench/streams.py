@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from penstock import error_codes
-from penstock.bench.plan import Ack, Kind, Plan, Target
+from penstock.bench.plan import DRAIN, Ack, Counted, Kind, Plan, Target
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import ApiError, BenchFailed, NoAnswer
@@ -85,7 +85,7 @@ class FilledStreams:
     def get(self, plan: Plan, target: Target) -> Plan:
         """Return the plan with the subject of a stream that holds what the plan reads."""
         shape = (target.url, plan.subject, plan.storage, plan.size_bytes, plan.spread)
-        key = (*shape, plan.one_in, plan.stored)
+        key = (*shape, plan.one_in, plan.stored, repr(plan.config))
         known = self._known.get(key)
         if known is None:
             known = self._open.enter_context(fresh_streams(plan, target))
@@ -127,6 +127,15 @@ def fresh_consumers(plan: Plan, target: Target) -> Iterator[None]:
             streams.call(f"CONSUMER.DELETE.{stream}.{plan.consumer_name(lap, place)}")
 
 
+def create_drain(plan: Plan, target: Target) -> None:
+    """Have the consumer that reads what is published; it goes with the stream."""
+    stream = plan.stream_name(0)
+    config = {"name": DRAIN, "durable_name": DRAIN, "ack_policy": str(Ack.EXPLICIT)}
+    with _told(plan), _client(target) as client:
+        asked = {"stream_name": stream, "config": config}
+        JetStream(client).call(f"CONSUMER.CREATE.{stream}.{DRAIN}", asked)
+
+
 def _consumer_config(plan: Plan, lap: int, place: int) -> dict[str, Any]:
     name = plan.consumer_name(lap, place)
     config: dict[str, Any] = {"name": name, "ack_policy": str(plan.ack)}
@@ -158,6 +167,9 @@ def as_filling(plan: Plan, count: int = 0) -> Plan:
         messages=count,
         publishers=plan.streams,
         in_flight=min(count, 1_000),
+        headers="",
+        counted_header=Counted.NONE,
+        drained=False,
     )
 
 
@@ -178,4 +190,5 @@ def _config(plan: Plan, place: int) -> dict[str, Any]:
         "subjects": [f"{subject}.>" if plan.spread else subject],
         "storage": str(plan.storage),
         "allow_direct": True,
+        **plan.config,
     }

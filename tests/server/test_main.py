@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.testing.servers import BOTH, ask, without_prefix
+from tests.security.made_certificates import Authority, rdns
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
@@ -187,3 +188,18 @@ def test_a_server_that_could_not_tell_who_may_connect_does_not_start(
 
     assert answer.returncode == 1
     assert re.fullmatch(r"nats-server: .* not available yet\n", answer.stderr)
+
+
+@pytest.mark.parametrize("block", ["{tls}", "websocket {{ port: -1, {tls} }}"])
+def test_a_server_that_could_not_tell_who_was_revoked_does_not_start(
+    block: str, tmp_path: Path
+) -> None:
+    made = Authority(tmp_path).make(rdns("CN=localhost"))
+    tls = f'tls {{ cert_file: "{made.cert_file}", key_file: "{made.key_file}", ocsp_peer: true }}'
+    file = tmp_path / "server.conf"
+    file.write_text(f"listen: 127.0.0.1:-1\n{block.format(tls=tls)}\n")
+
+    answer = ask("penstock", "-c", str(file))
+
+    assert answer.returncode == 1
+    assert answer.stderr == "nats-server: ocsp_peer is not available yet\n"

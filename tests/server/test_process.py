@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.errors import UsageError
+from penstock.net.listener import ListeningSockets
+from penstock.server.command_line import obey
+from penstock.server.ports_file import write_pid_file
 from penstock.testing.servers import BOTH, WAIT_S, ServerProcess, ask
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
@@ -76,6 +80,52 @@ def test_the_pid_file_holds_the_number_and_nothing_else(name: str, tmp_path: Pat
         server.wait_for("Server is ready")
 
         assert file.read_text() == str(server.pid)
+
+
+def test_a_pid_file_is_never_seen_empty(tmp_path: Path) -> None:
+    file = tmp_path / "server.pid"
+    file.write_text("of an earlier server")
+
+    with file.open() as seen:
+        assert write_pid_file(str(file)) == ""
+
+        assert seen.read() == "of an earlier server"
+    assert file.read_text() == str(os.getpid())
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_pid_file_that_is_no_file_is_written_to_as_it_is(tmp_path: Path) -> None:
+    link, file = tmp_path / "link", tmp_path / "file"
+    file.touch()
+    link.symlink_to(file)
+
+    assert write_pid_file(str(link)) == ""
+
+    assert link.is_symlink()
+    assert file.read_text() == str(os.getpid())
+
+
+def test_before_a_port_opens_the_pid_file_is_there_and_an_old_ports_file_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid_file, ports = tmp_path / "pid", tmp_path / f"nats-server_{os.getpid()}.ports"
+    config = tmp_path / "server.conf"
+    config.write_text(f'ports_file_dir: "{tmp_path}"')
+    ports.write_text("{}")
+    found = []
+
+    def bind(sockets: ListeningSockets, host: str, port: int) -> None:
+        found.append((pid_file.read_text(), ports.exists()))
+        raise UsageError("far enough")
+
+    monkeypatch.setattr(ListeningSockets, "bind_ahead", bind)
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        assert obey(["-P", str(pid_file), "-c", str(config)], {}) == 1
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+    assert found == [(str(os.getpid()), False)]
 
 
 @both

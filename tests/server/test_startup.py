@@ -104,17 +104,19 @@ def port() -> int:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """A pipe: who writes it waits until somebody reads."""
-    path = tmp_path / "gate"
+    """A pipe in place of a stream's configuration: who reads it waits until somebody writes."""
+    path = tmp_path / "jetstream" / "$G" / "streams" / "S" / "stream.json"
+    path.parent.mkdir(parents=True)
     os.mkfifo(path)
     return path
 
 
 @pytest.fixture
-def starting(port: int, gate: Path) -> Iterator[ServerProcess]:
-    """A server that waits, on its way, for its pid file to be read."""
-    with ServerProcess("penstock", "-a", "127.0.0.1", "-p", str(port), "-P", gate) as server:
-        server.wait_for("Starting nats-server")
+def starting(port: int, gate: Path, tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server that waits, on its way, for what is written to the gate."""
+    arguments = ["-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(tmp_path)]
+    with ServerProcess("penstock", *arguments) as server:
+        server.wait_for("Starting JetStream")
         yield server
 
 
@@ -123,7 +125,7 @@ def test_a_client_that_connects_while_the_server_starts_is_greeted_when_it_is_re
     starting: ServerProcess, port: int, gate: Path
 ) -> None:
     with socket.create_connection(("127.0.0.1", port), WAIT_S) as early:
-        assert gate.read_text() == str(starting.pid)
+        gate.write_text("")
 
         assert early.recv(65_536).startswith(b"INFO {")
 
@@ -141,7 +143,7 @@ def test_a_signal_that_comes_while_the_server_starts_waits_until_it_is_ready(
     starting: ServerProcess, gate: Path, number: signal.Signals, word: str
 ) -> None:
     os.kill(starting.pid, number)
-    gate.read_text()
+    gate.write_text("")
 
     starting.wait_for(f'Trapped "{word}" signal')
 

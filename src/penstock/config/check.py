@@ -291,6 +291,10 @@ def check_available(options: ServerOptions) -> None:
     needs_proxy = any(user.proxy_required for user in all_users(options))
     if needs_proxy or options.authorization.proxy_required:
         raise UsageError("proxy_required is not available yet")
+    websocket = options.websocket
+    for tls in (options.tls, None if websocket is None else websocket.tls):
+        if tls is not None and tls.ocsp_peer:
+            raise UsageError("ocsp_peer is not available yet")
 
 
 def without_effect(options: ServerOptions) -> list[str]:

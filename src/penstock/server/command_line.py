@@ -18,6 +18,7 @@ from penstock.config.load import check_config, load
 from penstock.config.options.server import ServerOptions
 from penstock.errors import ConfigError, PenstockError, UsageError
 from penstock.net.listener import ListeningSockets
+from penstock.server.ports_file import forget_ports_file, write_pid_file
 from penstock.server.version import VERSION_LINE
 
 EXIT_DONE = 0
@@ -77,10 +78,13 @@ def _act(flags: FlagResult, environ: Mapping[str, str]) -> int:
             loaded = load(flags, environ)
             _tell("".join(f"{warning}\n" for warning in loaded.warnings))
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS_HELD)
-            sockets = _bind_ahead(loaded.options)
+            # Before a port opens: whoever waits for the port reads these files next.
+            forget_ports_file(loaded.options.ports_file_dir)
+            pid_file_fault = write_pid_file(loaded.options.pid_file)
+            sockets = ListeningSockets() if pid_file_fault else _bind_ahead(loaded.options)
             from penstock.server.process import serve
 
-            return serve(flags, loaded, environ, sockets)
+            return serve(flags, loaded, environ, sockets, pid_file_fault)
     return EXIT_DONE
 
 

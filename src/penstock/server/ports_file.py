@@ -8,6 +8,7 @@ it.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -21,9 +22,29 @@ _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 _EVERY_ADDRESS = ("0.0.0.0", "::", "")
 
 
-def write_pid_file(path: str) -> None:
-    """Write the pid file; raise OSError."""
+def write_pid_file(path: str) -> str:
+    """Write the pid file, if there is to be one; return why that failed, or ""."""
+    if not path:
+        return ""
     file = Path(path)
+    unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    try:
+        if file.is_symlink() or (file.exists() and not file.is_file()):
+            _write_pid(file)
+            return ""
+        try:
+            # A program that reads an empty file takes it for process 0: its own group.
+            _write_pid(unfinished)
+            unfinished.replace(file)
+        except OSError:
+            # The folder may be closed to us, and the file open.
+            _write_pid(file)
+    except OSError as error:
+        return f"open {path}: {(error.strerror or 'failed').lower()}"
+    return ""
+
+
+def _write_pid(file: Path) -> None:
     file.touch(mode=0o600)
     file.write_text(str(os.getpid()))
 
@@ -31,6 +52,13 @@ def write_pid_file(path: str) -> None:
 def ports_path(folder: str) -> Path:
     """Return the path of this process's ports file."""
     return Path(folder) / f"nats-server_{os.getpid()}.ports"
+
+
+def forget_ports_file(folder: str) -> None:
+    """Remove the file that an earlier process with the same number has left, if it did."""
+    if folder:
+        with contextlib.suppress(OSError):
+            ports_path(folder).unlink()
 
 
 def write_ports_file(folder: str, listening: Mapping[str, Sequence[str]]) -> Path:

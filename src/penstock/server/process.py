@@ -29,7 +29,7 @@ from penstock.clock import SystemClock
 from penstock.config.check import without_effect
 from penstock.config.flags import FlagResult
 from penstock.config.load import Loaded, load
-from penstock.config.options.server import SYSTEM_ACCOUNT, ServerOptions
+from penstock.config.options.server import SYSTEM_ACCOUNT
 from penstock.config.options.values import join_host_port
 from penstock.errors import CannotListen, CannotLog, PenstockError, UsageError
 from penstock.net.listener import ListeningSockets
@@ -47,10 +47,15 @@ _RELOAD_FAILED = "Failed to reload server configuration"
 
 
 def serve(
-    flags: FlagResult, loaded: Loaded, environ: Mapping[str, str], sockets: ListeningSockets
+    flags: FlagResult,
+    loaded: Loaded,
+    environ: Mapping[str, str],
+    sockets: ListeningSockets,
+    pid_file_fault: str,
 ) -> int:
     """Run a server until a signal ends it; return the exit code. Held signals are handled then.
 
+    `pid_file_fault` says why the pid file could not be written, if so: the server does not start.
     Raises PenstockError or OSError for faults that show before there is a log.
     """
     _allow_many_files()
@@ -65,7 +70,7 @@ def serve(
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         server = Server(loaded.options, clock=clock, log=log, sockets=sockets)
         server.config_digest = loaded.digest
-        return runner.run(_Process(flags, environ, server, log).live())
+        return runner.run(_Process(flags, environ, server, log, pid_file_fault).live())
 
 
 def _allow_many_files() -> None:
@@ -85,9 +90,15 @@ class _Request(Enum):
 
 class _Process:
     def __init__(
-        self, flags: FlagResult, environ: Mapping[str, str], server: Server, log: Log
+        self,
+        flags: FlagResult,
+        environ: Mapping[str, str],
+        server: Server,
+        log: Log,
+        pid_file_fault: str,
     ) -> None:
         self._flags = flags
+        self._pid_file_fault = pid_file_fault
         self._environ = environ
         self._log = log
         self._server = server
@@ -101,9 +112,9 @@ class _Process:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_unhandled)
         self._announce_start()
-        if reason := self._write_pid_file(self._server.options):
-            self._log.line("FTL", f"Could not write pidfile: {reason}")
-        if reason or not await self._open():
+        if self._pid_file_fault:
+            self._log.line("FTL", f"Could not write pidfile: {self._pid_file_fault}")
+        if self._pid_file_fault or not await self._open():
             self._log.close()
             return EXIT_FAILED
         # Everything that was loaded and recovered stays: the collector need not look at it again.
@@ -196,16 +207,6 @@ class _Process:
 
     # Files
 
-    def _write_pid_file(self, options: ServerOptions) -> str:
-        """Write the pid file, if one is configured; return why that failed, or ""."""
-        if not options.pid_file:
-            return ""
-        try:
-            write_pid_file(options.pid_file)
-        except OSError as error:
-            return f"open {options.pid_file}: {(error.strerror or 'failed').lower()}"
-        return ""
-
     def _write_ports_file(self) -> None:
         options = self._server.options
         if not options.ports_file_dir:
@@ -294,7 +295,7 @@ class _Process:
             return
         self._server.config_digest = loaded.digest
         options = self._server.options
-        if options.pid_file != before.pid_file and (reason := self._write_pid_file(options)):
+        if options.pid_file != before.pid_file and (reason := write_pid_file(options.pid_file)):
             self._log.line("ERR", f"Failed to write pidfile: {reason}")
         if options.ports_file_dir != before.ports_file_dir:
             self._remove_ports_file()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.config.options.jetstream import JetStreamOptions
 from penstock.format.hashing import xxh64
+from penstock.server.jetstream.resources import make_resources
 from penstock.testing.servers import BOTH, PENSTOCK, REFERENCE, ServerProcess, server_process
 from tests.support.dialogue import Dialogue
 from tests.support.nats_client import NatsClient
@@ -41,6 +44,18 @@ def keyed(folder: Path, key: str, more: str = "") -> str:
 
 
 # Starting
+
+
+def test_what_is_stored_leaves_the_bound_of_the_disk_where_it_was(tmp_path: Path) -> None:
+    bounds = [make_resources(JetStreamOptions(store_dir=str(tmp_path))).storage_bytes_max]
+    size = 256 * 1024 * 1024
+    with (tmp_path / "jetstream" / "stored").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+
+    bounds.append(make_resources(JetStreamOptions(store_dir=str(tmp_path))).storage_bytes_max)
+
+    # Others may write to the same disk meanwhile, but hardly as much.
+    assert abs(bounds[1] - bounds[0]) < size // 4
 
 
 @pytest.mark.oracle

@@ -1,11 +1,13 @@
 """What JetStream may use of the machine, and the lines of the log that say so.
 
-Without configured bounds, streams may take three quarters of the memory and of the free disk. The
-words of the log are the reference server's: harnesses wait for them.
+Without configured bounds, streams may take three quarters of the memory, and of the disk as it
+would be without them: what is stored already is not free, but it is theirs. So a restart leaves the
+bound where it was. The words of the log are the reference server's: harnesses wait for them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable
@@ -24,6 +26,9 @@ from penstock.stream.publish.batches import BatchQuota
 from penstock.stream.storage import StoragePolicy
 
 FOLDER_NAME: Final = "jetstream"
+
+STAT_BLOCK_BYTES: Final = 512
+"""What POSIX counts the size of files on the disk in, whatever the file system's own blocks are."""
 
 _BANNER: Final = (
     "    _ ___ _____ ___ _____ ___ ___   _   __  __",
@@ -63,7 +68,7 @@ def make_resources(options: JetStreamOptions) -> Resources:
         path,
         not options.store_dir,
         _memory_bytes() * 3 // 4 if memory < 0 else memory,
-        _disk_bytes(path) * 3 // 4 if storage < 0 else storage,
+        (_free_bytes(path) + _used_bytes(path)) * 3 // 4 if storage < 0 else storage,
     )
 
 
@@ -95,9 +100,24 @@ def _memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _disk_bytes(path: str) -> int:
+def _free_bytes(path: str) -> int:
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
+
+
+def _used_bytes(path: str) -> int:
+    """Return how much of the disk the files below a folder take."""
+    used = 0
+    folders = [path]
+    while folders:
+        # A folder that cannot be read is reported by whoever needs it.
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    used += entry.stat(follow_symlinks=False).st_blocks * STAT_BLOCK_BYTES
+    return used
 
 
 def storage_policy(

@@ -21,7 +21,7 @@ from penstock.spark.pipelines import Pipeline, from_stream, to_kv, to_stream, to
 from penstock.spark.pipelines.endpoints import read_template
 from penstock.spark.pipelines.load import read_document
 from penstock.spark.pipelines.report import QueryCounts, lag_of
-from penstock.spark.pipelines.run import PipelineFailed
+from penstock.spark.pipelines.run import PipelineFailed, Running
 from penstock.spark.pipelines.schemas import dead_letters, fitting, parsed, read_schema
 from penstock.testing.servers import PENSTOCK, REFERENCE, ServerProcess, server_process
 from tests.spark.orders import (
@@ -219,6 +219,47 @@ def test_a_row_that_the_sink_refuses_fails_its_flow(
     assert "'elsewhere.orders.new'" in failed.value.reason
     assert "\n" not in failed.value.reason
     assert found(streams, "OUT", ">") == []
+
+
+class _EndsOnceAsked:
+    """A query of Spark that makes its last progress, and ends, just after its progress was read."""
+
+    def __init__(self, query: Any) -> None:
+        self._query = query
+        self._early = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._query, name)
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - as Spark calls it
+        return self._early or bool(self._query.isActive)
+
+    @property
+    def recentProgress(self) -> list[Any]:  # noqa: N802 - as Spark calls it
+        if self._early:
+            self._query.awaitTermination()
+            self._early = False
+            return list(self._query.recentProgress[:1])
+        return list(self._query.recentProgress)
+
+
+def test_what_a_query_did_last_is_counted(
+    spark: SparkSession, streams: JetStream, server: ServerProcess, tmp_path: Path
+) -> None:
+    publish(streams, range(10))
+    pipeline = Pipeline("orders")
+    source = from_stream("ORDERS", max_messages=4)
+    pipeline.flow(source, to_table(str(tmp_path / "table")))(rows)
+
+    with Running(
+        spark, pipeline, server=server.url, checkpoint=str(tmp_path / "c"), once=True
+    ) as running:
+        for each in running._queries:
+            each.query = _EndsOnceAsked(each.query)  # type: ignore[assignment]
+        last = running.watch()["rows"]
+
+    assert (last.rows, last.state) == (10, FlowState.DONE)
 
 
 def test_a_function_that_gives_no_frame_is_told(

@@ -132,9 +132,13 @@ class _Query(msgspec.Struct):
     query: StreamingQuery
     counts: QueryCounts
     starts: int = 1
+    is_counted: bool = False
+    """Whether the query had ended before its progress was last counted: nothing more will come."""
 
     def count(self) -> None:
         """Add the query's new progress to its totals."""
+        # In this order: a query that ends in between has made progress that is not counted yet.
+        self.is_counted = not self.query.isActive
         self.counts.take(msgspec.json.decode(each.json) for each in self.query.recentProgress)
 
     def failure(self) -> str:
@@ -151,6 +155,7 @@ class _Query(msgspec.Struct):
         if not is_slow_start(reason) or self.starts >= PIPELINE_STARTS_MAX:
             return reason
         self.starts += 1
+        self.is_counted = False
         if self.writing.batches is not None:
             self.writing.batches.failure = ""
         self.query = self.writing.starter.start()
@@ -258,8 +263,10 @@ class Running:
             active = next((each for each in self._queries if each.query.isActive), None)
             if active is not None:
                 _await(active)
+            self._count()
+            # Behind the counting: a query that is counted as ended has failed by now, or never.
             self._note_failures()
-            reports = self.reports()
+            reports = self._reports()
             for flow, report in reports.items():
                 if on_report is not None and report != last.get(flow):
                     on_report(flow, report)
@@ -268,7 +275,7 @@ class Running:
             for flow, reason in self._failed.items():
                 raise PipelineFailed(flow, reason)
             is_over = until is not None and until.is_set()
-            if is_over or not any(each.query.isActive for each in self._queries):
+            if is_over or all(each.is_counted for each in self._queries):
                 return reports
 
     def _note_failures(self) -> None:
@@ -279,10 +286,11 @@ class Running:
             if reason:
                 self._failed.setdefault(each.flow, reason)
 
-    def reports(self) -> dict[str, FlowReport]:
-        """Add the queries' new progress, and return the reports of all flows."""
+    def _count(self) -> None:
         for each in self._queries:
             each.count()
+
+    def _reports(self) -> dict[str, FlowReport]:
         started = {each.flow for each in self._queries}
         return {name: self._report(name) for name in sorted(started)}
 
@@ -291,7 +299,7 @@ class Running:
         state = FlowState.RUNNING
         if flow in self._failed:
             state = FlowState.FAILED
-        elif not any(each.query.isActive for each in own):
+        elif all(each.is_counted for each in own):
             state = FlowState.STOPPED if self._is_stopped else FlowState.DONE
         main = next(each.counts for each in own if not each.is_letters)
         letters = sum(each.counts.letters for each in own)
@@ -308,7 +316,8 @@ class Running:
             except PySparkException:
                 # Nothing depends on how it ended.
                 continue
-        self._reporter.report(self.reports())
+        self._count()
+        self._reporter.report(self._reports())
         self._reporter.close()
 
     def __enter__(self) -> Running:

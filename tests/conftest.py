@@ -7,6 +7,7 @@ ones, and ten times as many.
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,11 @@ from hypothesis import HealthCheck, settings
 # Tests end before compiling their JVM's code for good pays: without it they take two thirds of the
 # time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# A shell has what it runs in the background ignore interrupts, and whatever tests start inherits
+# that: a command that is to end by an interrupt would never end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Two busy cores make any time limit a matter of luck.
 settings.register_profile(

@@ -20,6 +20,8 @@ cdef struct Run:
 cdef bint match_raw(
     const uint8_t* pattern, size_t pattern_size, const uint8_t* subject, size_t subject_size,
 ) noexcept nogil
+cdef bint is_valid_raw(const uint8_t* subject, size_t size) noexcept nogil
+cdef bint is_literal_raw(const uint8_t* subject, size_t size) noexcept nogil
 
 
 cdef class SubjectFilter:

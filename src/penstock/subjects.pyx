@@ -35,22 +35,35 @@ cdef inline bint _is_all(const uint8_t* token, size_t size, const uint8_t* end) 
     return size == 1 and token[0] == c">" and token + size == end
 
 
-cdef bint _is_valid(const uint8_t* subject, size_t subject_size) noexcept nogil:
+cdef bint is_valid_raw(const uint8_t* subject, size_t size) noexcept nogil:
     cdef const uint8_t* token = subject
-    cdef const uint8_t* end = subject + subject_size
-    cdef size_t size, place
+    cdef const uint8_t* end = subject + size
+    cdef size_t found, place
     while True:
-        size = _token_size(token, end)
-        if size == 0:
+        found = _token_size(token, end)
+        if found == 0:
             return False
-        for place in range(size):
+        for place in range(found):
             if token[place] <= c" " or token[place] == 0x7F:
                 return False
-        if token + size == end:
+        if token + found == end:
             return True
-        if size == 1 and token[0] == c">":
+        if found == 1 and token[0] == c">":
             return False
-        token += size + 1
+        token += found + 1
+
+
+cdef bint is_literal_raw(const uint8_t* subject, size_t size) noexcept nogil:
+    cdef const uint8_t* token = subject
+    cdef const uint8_t* end = subject + size
+    cdef size_t found
+    while True:
+        found = _token_size(token, end)
+        if found == 1 and (token[0] == c"*" or token[0] == c">"):
+            return False
+        if token + found == end:
+            return True
+        token += found + 1
 
 
 cdef bint match_raw(
@@ -136,21 +149,12 @@ def is_valid_subject(bytes subject not None):
 
     No token may be empty, `>` may only be the last one, and there are no spaces or control bytes.
     """
-    return _is_valid(<const uint8_t*>subject, len(subject))
+    return is_valid_raw(<const uint8_t*>subject, len(subject))
 
 
 def is_literal(bytes subject not None):
     """Return True if no token of `subject` is `*` or `>`; its validity is not checked."""
-    cdef const uint8_t* token = <const uint8_t*>subject
-    cdef const uint8_t* end = token + len(subject)
-    cdef size_t size
-    while True:
-        size = _token_size(token, end)
-        if size == 1 and (token[0] == c"*" or token[0] == c">"):
-            return False
-        if token + size == end:
-            return True
-        token += size + 1
+    return is_literal_raw(<const uint8_t*>subject, len(subject))
 
 
 def matches(bytes pattern not None, bytes subject not None):

@@ -88,13 +88,13 @@ def test_a_message_is_needed_while_any_consumer_or_fed_stream_needs_it() -> None
     fed_streams: list[FedStream] = []
     needs = StreamNeeds(fed_streams, load_subject)
     assert not needs.needs(5)
-    assert not needs.is_wanted(b"s.odd")
+    assert not needs.wants(b"s.odd")
 
     position = Position(Pending((1,)))
     position.cursor = 5
     needs.positions["all"] = position
     assert [needs.needs(seq) for seq in (4, 5)] == [False, True]
-    assert needs.is_wanted(b"any")
+    assert needs.wants(b"any")
     # Without a filter no subject is looked at.
     assert not loaded
 
@@ -104,8 +104,8 @@ def test_a_message_is_needed_while_any_consumer_or_fed_stream_needs_it() -> None
     assert not needs.needs(7, b"s.odd")
     assert needs.needs(7, b"s.even")
     assert loaded == [4, 5, 6]
-    assert not needs.is_wanted(b"s.odd")
+    assert not needs.wants(b"s.odd")
 
     fed_streams.append(Fed({3}))
     assert [needs.needs(seq) for seq in (3, 5)] == [True, False]
-    assert needs.is_wanted(b"fed")
+    assert needs.wants(b"fed")

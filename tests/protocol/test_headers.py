@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.protocol.headers import (
+    stream_headers,
     value_of,
     with_added,
     with_value,
@@ -44,6 +45,49 @@ def found_by_lines(headers: bytes, name: bytes) -> bytes | None:
 @given(blocks, st.sampled_from(NAMES))
 def test_a_value_is_the_rest_of_the_first_line_with_its_name(headers: bytes, name: bytes) -> None:
     assert value_of(headers, name) == found_by_lines(headers, name)
+
+
+STREAM_NAMES = tuple(
+    b"Nats-" + name
+    for name in (
+        b"Msg-Id",
+        b"Expected-Stream",
+        b"Expected-Last-Sequence",
+        b"Expected-Last-Subject-Sequence",
+        b"Expected-Last-Subject-Sequence-Subject",
+        b"Expected-Last-Msg-Id",
+        b"Rollup",
+        b"TTL",
+        b"Incr",
+        b"Counter-Sources",
+        b"Stream-Source",
+        b"Request-Info",
+        b"Required-Api-Level",
+        b"Batch-Id",
+        b"Batch-Sequence",
+        b"Batch-Commit",
+    )
+)
+stream_lines = st.lists(
+    st.tuples(
+        st.sampled_from((*STREAM_NAMES, b"Nats-Schedule", b"Nats-Other", b"Nats-", b"Own")),
+        st.sampled_from((b":", b": ", b" : ", b"", b"-Subject: ", b"x: ")),
+        st.sampled_from((*VALUES, b"Nats-Rollup: sub")),
+        st.sampled_from((b"\r\n", b"\r\n", b"\r\n", b"\n", b"\r", b"\r\n\r\n", b"")),
+    )
+)
+stream_blocks = stream_lines.map(
+    lambda each: b"NATS/1.0\r\n" + b"".join(b"".join(line) for line in each)
+)
+
+
+@given(stream_blocks | blocks | noise)
+def test_one_pass_finds_what_a_search_for_each_name_finds(headers: bytes) -> None:
+    found = stream_headers(headers)
+
+    assert found == {
+        name: value for name in STREAM_NAMES if (value := value_of(headers, name)) is not None
+    }
 
 
 @given(blocks, st.sampled_from(NAMES))

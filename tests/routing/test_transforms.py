@@ -15,14 +15,19 @@ from hypothesis import strategies as st
 
 from penstock.errors import UsageError
 from penstock.limits import MAPPED_SUBJECTS_MAX, MAPPING_DESTINATIONS_MAX
-from penstock.routing.transform_functions import fnv1a
-from penstock.routing.transforms import Destination, SubjectMappings, SubjectTransform
+from penstock.routing.subject_transform import SubjectTransform, fnv1a
+from penstock.routing.transforms import Destination, SubjectMappings
 from penstock.testing.servers import find_reference, reference_server
+from tests.models.transforms import transformed as modelled
 from tests.support.nats_client import NatsClient
 
 
 def never(_: int) -> int:
     raise AssertionError("nothing here is left to chance")
+
+
+def highest(end: int) -> int:
+    return end - 1
 
 
 def transformed(source: str, destination: str, subject: str) -> str | None:
@@ -74,6 +79,41 @@ def test_a_subject_is_transformed(
     source: str, destination: str, subject: str, expected: str | None
 ) -> None:
     assert transformed(source, destination, subject) == expected
+
+
+wildcards = st.sampled_from(("1", "2"))
+destination_tokens = st.one_of(
+    st.sampled_from(("b", "é", "$1", "$2", "$x", "{{random(9)}}", "{{partition(7)}}")),
+    wildcards.map("{{{{wildcard({})}}}}".format),
+    wildcards.map("{{{{partition(10,{})}}}}".format),
+    st.sampled_from(("{{partition(5,1,2)}}", "{{partition(-3,1)}}", "{{random(0)}}")),
+    st.builds(
+        "{{{{{}({},{})}}}}".format,
+        st.sampled_from(
+            ("left", "right", "splitFromLeft", "splitFromRight", "sliceFromLeft", "sliceFromRight")
+        ),
+        wildcards,
+        st.integers(-1, 6),
+    ),
+    st.builds("{{{{split({},{})}}}}".format, wildcards, st.sampled_from(("-", "--", "x", "", "é"))),
+)
+subject_tokens = st.text("ax-é*>", max_size=7) | st.sampled_from(("a", "b", "12345"))
+
+
+@given(
+    st.sampled_from(("a.*.*", "*.*", "a.*.b.*", "*.*.>", "a.*.*.>")),
+    st.lists(destination_tokens, min_size=1, max_size=4),
+    st.lists(subject_tokens, min_size=1, max_size=6),
+)
+def test_a_transform_does_what_its_rules_say(
+    source: str, destination: list[str], tokens: list[str]
+) -> None:
+    text = ".".join([*destination, ">"] if source.endswith(">") else destination)
+    subject = ".".join(tokens).encode()
+
+    found = SubjectTransform(source, text).find(subject, highest)
+
+    assert found == modelled(source, text, subject, highest)
 
 
 def test_the_hash_is_fnv1a() -> None:

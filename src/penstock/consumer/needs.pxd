@@ -3,6 +3,7 @@
 from libc.stdint cimport uint64_t
 
 from penstock.consumer.pending cimport Pending
+from penstock.stream.interest cimport Interest
 from penstock.subjects cimport SubjectFilter
 
 
@@ -23,7 +24,7 @@ cdef class Position:
     cdef bint needs_matching(self, uint64_t stream_seq) except -1
 
 
-cdef class StreamNeeds:
+cdef class StreamNeeds(Interest):
     # Of the stream's consumers, by name.
     cdef readonly dict positions
     # Streams that read from this one, as the stream lists them.

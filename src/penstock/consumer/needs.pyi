@@ -5,6 +5,7 @@ from typing import Protocol, final
 
 from penstock.consumer.pending import Pending
 from penstock.stream.consumers_port import FedStream
+from penstock.stream.interest import Interest
 from penstock.subjects import SubjectFilter
 
 class _Held(Protocol):
@@ -36,7 +37,7 @@ class Position:
         ...
 
 @final
-class StreamNeeds:
+class StreamNeeds(Interest):
     """What the consumers of one stream need, and the streams that read from it."""
 
     @property
@@ -53,8 +54,4 @@ class StreamNeeds:
 
         The subject is loaded only if it is not given and a filter must be compared with it.
         """
-        ...
-
-    def is_wanted(self, subject: bytes) -> bool:
-        """Return True if a message that is about to be stored is for a consumer or a fed stream."""
         ...

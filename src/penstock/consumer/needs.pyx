@@ -17,9 +17,10 @@ Invariant: a message that a consumer has chosen and was not given yet is needed.
 Thread: the event loop's.
 """
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
 from penstock.consumer.pending cimport Pending
+from penstock.stream.interest cimport Interest
 
 
 cdef class Position:
@@ -69,7 +70,7 @@ cdef class Position:
         return stream_seq in self.pending.redelivered
 
 
-cdef class StreamNeeds:
+cdef class StreamNeeds(Interest):
     """What the consumers of one stream need, and the streams that read from it."""
 
     def __init__(self, list fed_streams not None, load_subject):
@@ -85,13 +86,18 @@ cdef class StreamNeeds:
         """
         return self.is_needed(stream_seq, subject)
 
-    def is_wanted(self, bytes subject not None):
-        """Return True if a message that is about to be stored is for a consumer or a fed stream."""
+    cdef bint is_any(self) noexcept:
+        return len(self.positions) > 0
+
+    cdef bint has(self, const uint8_t* subject, size_t size) except -1:
         cdef Position position
         for position in self.positions.values():
-            if position.subjects is None or position.subjects.matches(subject):
+            if position.subjects is None or position.subjects.matches_raw(subject, size):
                 return True
-        return any(fed.wants(subject) for fed in self.fed_streams)
+        if not self.fed_streams:
+            return False
+        name = subject[:size]
+        return any([fed.wants(name) for fed in self.fed_streams])
 
     cdef bint runs_python(self) noexcept:
         # Whether `is_needed` may load a subject or ask a fed stream.

@@ -35,6 +35,7 @@ from penstock.routing.interest import InterestWatch
 from penstock.stream.account import AccountStreams, StreamAction
 from penstock.stream.config.config import RetentionPolicy, StorageType
 from penstock.stream.config.requests import ConsumerBounds
+from penstock.stream.interest import Interest
 from penstock.stream.replication.source import short_hash
 from penstock.stream.stream import Stream
 from penstock.subjects import SubjectFilter
@@ -142,6 +143,11 @@ class StreamConsumers:
             name: ConsumerBounds(config.inactive_threshold, config.max_ack_pending)
             for name, config in self.configs.items()
         }
+
+    @property
+    def wanted(self) -> Interest:
+        """Which messages are wanted."""
+        return self.retention.needs
 
     @property
     def configs(self) -> Mapping[str, ConsumerConfig]:
@@ -330,10 +336,6 @@ class StreamConsumers:
         before, self._policy = self._policy, self.stream.config.retention
         if self._policy is RetentionPolicy.INTEREST and before is RetentionPolicy.LIMITS:
             self.retention.begin_with_interest()
-
-    def wants(self, subject: bytes) -> bool:
-        """Return True if a message that is about to be stored is for a consumer or a fed stream."""
-        return self.retention.needs.is_wanted(subject)
 
     def on_done(self, stream_seqs: list[int]) -> None:
         """Remove messages that a consumer or a fed stream is done with, unless others need them."""

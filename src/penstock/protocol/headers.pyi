@@ -1,5 +1,11 @@
 FIRST_LINE: bytes
 
+def stream_headers(headers: bytes) -> dict[bytes, bytes]:
+    """Return the headers that mean something to a stream, by name, as compiled code finds them.
+
+    Those of schedules are left out: only whether there are any counts.
+    """
+
 def value_of(headers: bytes, name: bytes) -> bytes | None:
     """Return the value of a header, which may be empty; None if it is not there."""
 

@@ -12,85 +12,115 @@ a block that was taken apart and written again would not be the publisher's any 
 Pure; any thread. Used by streams, consumers and the API.
 """
 
-from libc.stdint cimport uint8_t
-from libc.string cimport memcmp
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp, strlen
 
 cdef extern from "string.h" nogil:
     void* memmem(const void* data, size_t size, const void* wanted, size_t wanted_size)
 
 cdef const char* START = b"NATS/1.0\r\n"
 cdef const char* OURS = b"\r\nNats-"
-cdef const char* MESSAGE_ID = b"\r\nNats-Msg-Id:"
-# Where a message was before: for readers, it means nothing to streams.
-cdef const char* ORIGIN = b"\r\nNats-Orig-"
-cdef const char* BATCH_ID = b"\r\nNats-Batch-Id:"
-cdef const char* BATCH_SEQ = b"\r\nNats-Batch-Sequence:"
 
 cdef enum:
     START_SIZE = 10
     OURS_SIZE = 7
-    MESSAGE_ID_SIZE = 14
-    ORIGIN_SIZE = 12
-    BATCH_ID_SIZE = 16
-    BATCH_SEQ_SIZE = 22
+    LINE_END_SIZE = 2
+    # Where names begin to differ.
+    FIRST_LETTER = 5
+
+# Each name, with the colon behind it.
+cdef const char* NAMES[NAME_COUNT]
+NAMES[MESSAGE_ID] = b"Nats-Msg-Id:"
+NAMES[EXPECTED_STREAM] = b"Nats-Expected-Stream:"
+NAMES[EXPECTED_LAST_SEQ] = b"Nats-Expected-Last-Sequence:"
+NAMES[EXPECTED_SUBJECT_SEQ] = b"Nats-Expected-Last-Subject-Sequence:"
+NAMES[EXPECTED_SUBJECT] = b"Nats-Expected-Last-Subject-Sequence-Subject:"
+NAMES[EXPECTED_LAST_ID] = b"Nats-Expected-Last-Msg-Id:"
+NAMES[ROLLUP] = b"Nats-Rollup:"
+NAMES[TTL] = b"Nats-TTL:"
+NAMES[INCREMENT] = b"Nats-Incr:"
+NAMES[COUNTER_SOURCES] = b"Nats-Counter-Sources:"
+NAMES[STREAM_SOURCE] = b"Nats-Stream-Source:"
+NAMES[REQUEST_INFO] = b"Nats-Request-Info:"
+NAMES[REQUIRED_LEVEL] = b"Nats-Required-Api-Level:"
+NAMES[BATCH_ID] = b"Nats-Batch-Id:"
+NAMES[BATCH_SEQ] = b"Nats-Batch-Sequence:"
+NAMES[BATCH_COMMIT] = b"Nats-Batch-Commit:"
+NAMES[SCHEDULE] = b"Nats-Schedule"
+
+cdef size_t NAME_SIZES[NAME_COUNT]
 
 FIRST_LINE = b"NATS/1.0\r\n"
 
 
-cdef Kind classify(const uint8_t* headers, size_t size, Value* message_id) noexcept nogil:
-    # Every header that means something to a stream begins with "Nats-".
+cdef void _measure_names() noexcept:
+    cdef int name
+    for name in range(NAME_COUNT):
+        NAME_SIZES[name] = strlen(NAMES[name])
+
+
+_measure_names()
+
+
+cdef bint is_plain_start(const uint8_t* headers, size_t size) noexcept nogil:
+    # Whether a block begins with a first line without a status.
+    return size >= START_SIZE and memcmp(headers, START, START_SIZE) == 0
+
+
+cdef void read_stream_headers(
+    const uint8_t* headers, size_t size, StreamHeaders* told
+) noexcept nogil:
+    # Find every header that means something to a stream in one pass: all begin with "Nats-".
     cdef const uint8_t* end = headers + size
     cdef const uint8_t* place = headers
-    cdef Kind kind = ORDINARY
-    if size < START_SIZE or memcmp(headers, START, START_SIZE):
-        return SPECIAL
+    cdef uint32_t looked_for = 0
+    cdef int64_t index
+    cdef int name
+    told.seen = 0
     while True:
         place = <const uint8_t*>memmem(place, end - place, OURS, OURS_SIZE)
         if place == NULL:
-            return kind
-        if _is_named(place, end, ORIGIN, ORIGIN_SIZE):
-            place += ORIGIN_SIZE
+            return
+        place += LINE_END_SIZE
+        name = _name_at(place, end)
+        if name < 0 or looked_for & bit_of(name):
             continue
-        if kind == IDENTIFIED or end - place < MESSAGE_ID_SIZE or memcmp(
-            place, MESSAGE_ID, MESSAGE_ID_SIZE
+        looked_for |= bit_of(name)
+        index = place - headers
+        if name != SCHEDULE and (
+            memmem(headers, index, NAMES[name], NAME_SIZES[name] - 1) != NULL
         ):
-            return SPECIAL
-        kind = IDENTIFIED
-        _take_value(place + MESSAGE_ID_SIZE, end, message_id)
-        if message_id.size == 0:
-            return SPECIAL
-        place = message_id.start + message_id.size
+            # The name is in a text before it: whether it is found then is for `_find` to say.
+            index = _find(headers, size, <const uint8_t*>NAMES[name], NAME_SIZES[name] - 1)
+        if index >= 0:
+            told.seen |= bit_of(name)
+            _take_value(headers + index + NAME_SIZES[name], end, &told.values[name])
 
 
-cdef bint find_member(
-    const uint8_t* headers, size_t size, Value* batch_id, Value* number
-) noexcept nogil:
-    # Return True if headers mean nothing to a stream but that this is a member of an atomic batch.
-    cdef const uint8_t* end = headers + size
-    cdef const uint8_t* place = headers
-    batch_id.size = number.size = 0
-    if size < START_SIZE or memcmp(headers, START, START_SIZE):
-        return False
-    while True:
-        place = <const uint8_t*>memmem(place, end - place, OURS, OURS_SIZE)
-        if place == NULL:
-            return batch_id.size and number.size
-        if _is_named(place, end, ORIGIN, ORIGIN_SIZE):
-            place += ORIGIN_SIZE
-        elif _is_named(place, end, BATCH_ID, BATCH_ID_SIZE) and not batch_id.size:
-            _take_value(place + BATCH_ID_SIZE, end, batch_id)
-            place = batch_id.start + batch_id.size
-        elif _is_named(place, end, BATCH_SEQ, BATCH_SEQ_SIZE) and not number.size:
-            _take_value(place + BATCH_SEQ_SIZE, end, number)
-            place = number.start + number.size
-        else:
-            return False
+cdef inline int _name_at(const uint8_t* place, const uint8_t* end) noexcept nogil:
+    cdef int name
+    for name in range(NAME_COUNT):
+        if <size_t>(end - place) >= NAME_SIZES[name] and (
+            place[FIRST_LETTER] == <uint8_t>NAMES[name][FIRST_LETTER]
+            and memcmp(place, NAMES[name], NAME_SIZES[name]) == 0
+        ):
+            return name
+    return -1
 
 
-cdef inline bint _is_named(
-    const uint8_t* place, const uint8_t* end, const char* name, size_t size
-) noexcept nogil:
-    return <size_t>(end - place) >= size and memcmp(place, name, size) == 0
+def stream_headers(bytes headers not None):
+    """Return the headers that mean something to a stream, by name, as compiled code finds them.
+
+    Those of schedules are left out: only whether there are any counts.
+    """
+    cdef StreamHeaders told
+    cdef int name
+    cdef dict found = {}
+    read_stream_headers(headers, len(headers), &told)
+    for name in range(SCHEDULE):
+        if told.seen & bit_of(name):
+            found[NAMES[name][:NAME_SIZES[name] - 1]] = bytes_in(&told, name)
+    return found
 
 
 cdef void _take_value(const uint8_t* place, const uint8_t* end, Value* value) noexcept nogil:
@@ -103,10 +133,11 @@ cdef void _take_value(const uint8_t* place, const uint8_t* end, Value* value) no
     value.size = (end if line_end == NULL else line_end) - place
 
 
-cdef Py_ssize_t _find(const uint8_t* headers, size_t size, bytes name) except -2:
+cdef int64_t _find(
+    const uint8_t* headers, size_t size, const uint8_t* wanted, size_t wanted_size
+) noexcept nogil:
     # Return where a name stands, or -1.
-    cdef const uint8_t* wanted = name
-    cdef size_t wanted_size = len(name), offset = 0, index
+    cdef size_t offset = 0, index
     cdef const uint8_t* found
     while offset < size:
         found = <const uint8_t*>memmem(headers + offset, size - offset, wanted, wanted_size)
@@ -129,7 +160,7 @@ def value_of(bytes headers not None, bytes name not None):
     """Return the value of a header, which may be empty; None if it is not there."""
     cdef const uint8_t* data = headers
     cdef size_t size = len(headers)
-    cdef Py_ssize_t index = _find(data, size, name)
+    cdef int64_t index = _find(data, size, name, len(name))
     cdef Value value
     if index < 0:
         return None
@@ -150,7 +181,7 @@ def without(bytes headers not None, bytes name not None):
     """Return headers without all of one name; b"" if there is no other."""
     cdef const uint8_t* data = headers
     cdef size_t size = len(headers)
-    cdef Py_ssize_t index = _find(data, size, name), end
+    cdef int64_t index = _find(data, size, name, len(name)), end
     cdef size_t start = 0
     cdef list left
     if index < 0:
@@ -163,7 +194,7 @@ def without(bytes headers not None, bytes name not None):
         left.append(headers[start:index])
         start = end + 2
         # The line's end stays: it is what the next name must stand behind.
-        index = _find(data + start - 2, size - start + 2, name)
+        index = _find(data + start - 2, size - start + 2, name, len(name))
         if index >= 0:
             index += start - 2
     left.append(headers[start:])
@@ -195,7 +226,7 @@ def with_added(bytes headers not None, bytes name not None, bytes value not None
 
 def with_value(bytes headers not None, bytes name not None, bytes value not None):
     """Return headers with another value of one name, or with it behind the others."""
-    cdef Py_ssize_t index = _find(headers, len(headers), name)
+    cdef int64_t index = _find(headers, len(headers), name, len(name))
     cdef Py_ssize_t start, end
     if index < 0:
         return with_added(headers, name, value)

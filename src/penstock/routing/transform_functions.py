@@ -1,8 +1,10 @@
-"""The functions that a transform's destination may use, one token each; see `transforms`.
+"""The destination of a transform as text: the functions that it may use, one token each.
 
-Invariant: a piece that was parsed renders for every subject that has the source's tokens.
+`transforms` says what they mean; `subject_transform` applies them.
 
-Pure: chance is an argument.
+Invariant: a piece that was parsed can be applied to every subject that has the source's tokens.
+
+Pure.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from enum import Enum
 import msgspec
 
 from penstock.errors import UsageError
+from penstock.subjects import is_valid_subject
 
 RandomBelow = Callable[[int], int]
 """Returns a random number from 0 to below its argument."""
@@ -28,8 +31,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
-_FNV_START = 2166136261
-_FNV_PRIME = 16777619
+_WHITE = frozenset("\t\n\f\r ")
 
 
 class Function(Enum):
@@ -57,69 +59,51 @@ class Piece(msgspec.Struct, frozen=True):
     places: tuple[int, ...] = msgspec.field(default=())
     number: int = 0
 
-    @property
-    def is_constant(self) -> bool:
-        """True if it is the same for every subject."""
-        return self.function is Function.LITERAL
 
-    def render(self, tokens: Sequence[bytes], random_below: RandomBelow) -> bytes:
-        """Return the text that it becomes for a subject's tokens."""
-        function = self.function
-        if function is Function.LITERAL:
-            return self.text
-        if function is Function.RANDOM:
-            return b"%d" % (random_below(abs(self.number)) if self.number else 0)
-        if function is Function.PARTITION:
-            chosen = [tokens[place] for place in self.places]
-            key = b"".join(chosen) if chosen else b".".join(tokens)
-            # The count is an unsigned number of 32 bits, whatever was written.
-            return b"%d" % (fnv1a(key) % (self.number & 0xFFFFFFFF) if self.number else 0)
-        token = tokens[self.places[0]]
-        if function is Function.WILDCARD:
-            return token
-        if function is Function.SPLIT:
-            return _split(token, self.text)
-        if not 0 < self.number < len(token):
-            # Too short to be cut there.
-            return token
-        return b".".join(_cut(function, token, self.number))
+def read_destination(
+    source: str, destination: str, *, reversible: bool
+) -> tuple[list[bytes], list[Piece]]:
+    """Return the tokens of a source and the pieces of a destination that fits it.
+
+    A last `>` is no piece: it stands for the rest of the subject. A `reversible` destination may
+    use nothing but wildcards, and must use them all. Raises UsageError.
+    """
+    wanted = encoded(source).split(b".")
+    takes_rest = wanted[-1] == b">"
+    tokens = destination.split(".")
+    _check_destination(tokens)
+    fits = "*" not in tokens and (tokens[-1] == ">") == takes_rest
+    if not fits or not is_valid_subject(encoded(source)):
+        raise UsageError("invalid subject")
+    places = [place for place, token in enumerate(wanted) if token == b"*"]
+    wildcards = places if places or takes_rest else None
+    pieces = [parse_token(token, wildcards) for token in tokens]
+    if reversible:
+        _check_reversible(tokens, pieces, len(places))
+    return wanted, pieces[:-1] if takes_rest else pieces
 
 
-def fnv1a(data: bytes) -> int:
-    """Return the 32-bit FNV-1a hash."""
-    value = _FNV_START
-    for byte in data:
-        value = (value ^ byte) * _FNV_PRIME & 0xFFFFFFFF
-    return value
+def _check_destination(tokens: Sequence[str]) -> None:
+    for token in tokens:
+        if not token or (not is_function(token) and not _WHITE.isdisjoint(token)):
+            raise UsageError("invalid mapping destination: invalid transform")
+    if ">" in tokens[:-1]:
+        after = tokens[tokens.index(">") + 1]
+        raise UsageError(f"invalid mapping destination: invalid transform in {after}")
 
 
-def _cut(function: Function, token: bytes, size: int) -> list[bytes]:
-    if function is Function.LEFT:
-        return [token[:size]]
-    if function is Function.RIGHT:
-        return [token[-size:]]
-    if function is Function.SPLIT_FROM_LEFT:
-        return [token[:size], token[size:]]
-    if function is Function.SPLIT_FROM_RIGHT:
-        return [token[:-size], token[-size:]]
-    first = len(token) % size if function is Function.SLICE_FROM_RIGHT else 0
-    pieces = [token[place : place + size] for place in range(first, len(token), size)]
-    return [token[:first], *pieces] if first else pieces
-
-
-def _split(token: bytes, separator: bytes) -> bytes:
-    if not separator:
-        # Between all characters, of which one may have several bytes.
-        characters = token.decode("utf-8", "surrogateescape")
-        return b".".join(each.encode("utf-8", "surrogateescape") for each in characters)
-    parts = token.split(separator)
-    text = b""
-    for place, part in enumerate(parts):
-        text += part
-        following = parts[place + 1] if place + 1 < len(parts) else b""
-        if following and not (place == 0 and not part):
-            text += b"."
-    return text
+def _check_reversible(tokens: Sequence[str], pieces: Sequence[Piece], wildcard_count: int) -> None:
+    for token, piece in zip(tokens, pieces, strict=True):
+        if piece.function not in (Function.LITERAL, Function.WILDCARD):
+            raise UsageError(
+                "invalid mapping destination: the only mapping function allowed for import "
+                f"transforms is {{{{Wildcard()}}}} in {token}"
+            )
+    if sum(len(piece.places) for piece in pieces) < wildcard_count:
+        raise UsageError(
+            "invalid mapping destination: not using all of the token wildcard(s) in "
+            + ".".join(tokens)
+        )
 
 
 def parse_token(token: str, wildcards: Sequence[int] | None) -> Piece:

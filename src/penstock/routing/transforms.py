@@ -21,9 +21,10 @@ here stands for what the first `*` there matched, as `$1` does:
     orders.>   there is called   from_a.>       here
     calc.*.*   there is called   sums.$2.$1     here
 
-Invariants: a transform that was built can be applied to every subject that its source matches; an
-imported subject has one name here, and that name leads back to it. Errors carry the reference
-server's words.
+A single transform is `subject_transform`; here is what accounts make of several.
+
+Invariant: an imported subject has one name here, and that name leads back to it. Errors carry the
+reference server's words.
 
 Pure: chance is an argument. `SubjectMappings` belongs to the event loop's thread.
 """
@@ -38,88 +39,8 @@ import msgspec
 
 from penstock.errors import UsageError
 from penstock.limits import MAPPED_SUBJECTS_MAX, MAPPING_DESTINATIONS_MAX
-from penstock.routing.transform_functions import (
-    Function,
-    Piece,
-    RandomBelow,
-    encoded,
-    is_function,
-    parse_token,
-)
-from penstock.subjects import is_literal, is_valid_subject
-
-_WHITE = frozenset("\t\n\f\r ")
-
-
-class SubjectTransform:
-    """One source and one destination; see the module.
-
-    Raises UsageError where the destination does not fit the source. A `reversible` transform may
-    use nothing but wildcards, and must use them all.
-    """
-
-    def __init__(self, source: str, destination: str, *, reversible: bool = False) -> None:
-        self.source = source or ">"
-        self.destination = destination
-        self._wanted = encoded(self.source).split(b".")
-        self._takes_rest = self._wanted[-1] == b">"
-        _check_destination(destination)
-        self._check_wildcards()
-        places = [place for place, token in enumerate(self._wanted) if token == b"*"]
-        wildcards = places if places or self._takes_rest else None
-        tokens = destination.split(".")
-        pieces = [parse_token(token, wildcards) for token in tokens]
-        if reversible:
-            _check_reversible(tokens, pieces, len(places))
-        if self._takes_rest:
-            # The last token of the destination is `>`, too.
-            pieces.pop()
-        self._pieces = pieces
-        self._is_constant = not self._takes_rest and all(each.is_constant for each in pieces)
-
-    def _check_wildcards(self) -> None:
-        tokens = self.destination.split(".")
-        fits = "*" not in tokens and (tokens[-1] == ">") == self._takes_rest
-        if not fits or not is_valid_subject(encoded(self.source)):
-            raise UsageError("invalid subject")
-
-    def __repr__(self) -> str:
-        return f"SubjectTransform({self.source!r}, {self.destination!r})"
-
-    def selects(self, tokens: Sequence[bytes]) -> bool:
-        """Return True if the source matches a subject's tokens.
-
-        A wildcard token in the subject is matched by the same or a wider wildcard only, and `*`
-        does not match an empty token.
-        """
-        for place, wanted in enumerate(self._wanted):
-            if place >= len(tokens):
-                return False
-            if wanted == b">" and self._takes_rest:
-                return True
-            found = tokens[place]
-            if wanted == b"*":
-                if found in (b"", b">"):
-                    return False
-            elif wanted != found:
-                return False
-        return len(tokens) == len(self._wanted)
-
-    def apply(self, tokens: Sequence[bytes], random_below: RandomBelow) -> bytes:
-        """Return the new subject for tokens that the source matches."""
-        if self._is_constant:
-            return encoded(self.destination)
-        parts = [each.render(tokens, random_below) for each in self._pieces]
-        if self._takes_rest:
-            parts += tokens[len(self._wanted) - 1 :]
-        return b".".join(parts)
-
-    def find(self, subject: bytes, random_below: RandomBelow) -> bytes | None:
-        """Return the new subject; None if the source does not match a literal `subject`."""
-        tokens = subject.split(b".")
-        if b"" in tokens or not is_literal(subject) or not self.selects(tokens):
-            return None
-        return self.apply(tokens, random_below)
+from penstock.routing.subject_transform import SubjectTransform
+from penstock.routing.transform_functions import RandomBelow
 
 
 class DestinationOptions(Protocol):
@@ -186,13 +107,13 @@ class _Mapping:
             ends.append((weight + (ends[-1][0] if ends else 0), transform))
         return ends
 
-    def map(self, tokens: Sequence[bytes], random_below: RandomBelow) -> bytes:
+    def map(self, subject: bytes, random_below: RandomBelow) -> bytes:
         """Return the new subject; empty where the message is to be lost."""
         choices = self._choices
         drawn = 0 if len(choices) == 1 and choices[0][0] == 100 else random_below(100)
         for end, transform in choices:
             if drawn < end:
-                return transform.apply(tokens, random_below)
+                return transform.apply(subject, random_below)
         return b""
 
 
@@ -214,7 +135,7 @@ class SubjectMappings:
             source: _Mapping(source, destinations, cluster)
             for source, destinations in mappings.items()
         }
-        self._found: dict[bytes, tuple[_Mapping, list[bytes]] | None] = {}
+        self._found: dict[bytes, _Mapping | None] = {}
 
     def __len__(self) -> int:
         return len(self._mappings)
@@ -232,17 +153,15 @@ class SubjectMappings:
             found = self._found[subject]
         except KeyError:
             found = self._remember(subject)
-        return subject if found is None else found[0].map(found[1], self._random_below)
+        return subject if found is None else found.map(subject, self._random_below)
 
-    def _remember(self, subject: bytes) -> tuple[_Mapping, list[bytes]] | None:
-        tokens = subject.split(b".")
-        selected = (each for each in self._mappings.values() if each.source.selects(tokens))
+    def _remember(self, subject: bytes) -> _Mapping | None:
+        selected = (each for each in self._mappings.values() if each.source.selects(subject))
         mapping = next(selected, None)
         if len(self._found) >= MAPPED_SUBJECTS_MAX:
             self._found.clear()
-        found = None if mapping is None else (mapping, tokens)
-        self._found[subject] = found
-        return found
+        self._found[subject] = mapping
+        return mapping
 
 
 def _as_destination(source: str) -> str:
@@ -272,30 +191,6 @@ def _check_weights(destinations: Sequence[DestinationOptions]) -> None:
             raise UsageError("total weight needs to be <= 100")
 
 
-def _check_destination(destination: str) -> None:
-    tokens = destination.split(".")
-    for token in tokens:
-        if not token or (not is_function(token) and not _WHITE.isdisjoint(token)):
-            raise UsageError("invalid mapping destination: invalid transform")
-    if ">" in tokens[:-1]:
-        after = tokens[tokens.index(">") + 1]
-        raise UsageError(f"invalid mapping destination: invalid transform in {after}")
-
-
-def _check_reversible(tokens: Sequence[str], pieces: Sequence[Piece], wildcard_count: int) -> None:
-    for token, piece in zip(tokens, pieces, strict=True):
-        if piece.function not in (Function.LITERAL, Function.WILDCARD):
-            raise UsageError(
-                "invalid mapping destination: the only mapping function allowed for import "
-                f"transforms is {{{{Wildcard()}}}} in {token}"
-            )
-    if sum(len(piece.places) for piece in pieces) < wildcard_count:
-        raise UsageError(
-            "invalid mapping destination: not using all of the token wildcard(s) in "
-            + ".".join(tokens)
-        )
-
-
 _PLACEHOLDER: Final = re.compile(r"\$(\d+)|\{\{\s*wildcard\s*\(\s*(\d+)\s*\)\s*\}\}", re.IGNORECASE)
 
 
@@ -319,14 +214,13 @@ class ImportNames:
 
     def here(self, subject: bytes) -> bytes:
         """Return the name here of a subject there; a subject that is not imported keeps its own."""
-        tokens = subject.split(b".")
-        if self.is_same or not self._forward.selects(tokens):
+        if self.is_same or not self._forward.selects(subject):
             return subject
-        return self._forward.apply(tokens, _no_chance)
+        return self._forward.apply(subject, _no_chance)
 
     def there(self, subject: bytes) -> bytes:
         """Return the name there of an imported subject."""
-        return subject if self.is_same else self._backward.apply(subject.split(b"."), _no_chance)
+        return subject if self.is_same else self._backward.apply(subject, _no_chance)
 
     def overlap(self, pattern: bytes) -> bytes | None:
         """Return the subjects there that a pattern here matches, as a pattern; None for none."""

@@ -2,6 +2,7 @@
 
 `account` holds the streams of an account, `stream` is one of them, `storage` is its folder and
 store. `config/` declares a configuration and checks requests to create or update one. `publish/` is
-the way of a message into a stream: compiled `ingest` for plain ones, `publishing` for all others.
+the way of a message into a stream: `rules` judge it, compiled `ingest` stores it, and `publishing`
+does what is rare.
 `schedule/` publishes messages later. `replication/` fills mirrors and sourcing streams.
 """

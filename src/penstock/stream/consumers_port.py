@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from penstock.stream.config.requests import ConsumerBounds
+from penstock.stream.interest import Interest
 from penstock.subjects import SubjectFilter
 
 
@@ -45,8 +46,9 @@ class ConsumersPort(Protocol):
         """The settings that the stream's limits for consumers bound, by name."""
         ...
 
-    def wants(self, subject: bytes) -> bool:
-        """Return True if a message that is about to be stored is for a consumer or a fed stream."""
+    @property
+    def wanted(self) -> Interest:
+        """Which messages are wanted; asked before one is stored."""
         ...
 
     def on_done(self, stream_seqs: list[int]) -> None:
@@ -79,10 +81,7 @@ class NoConsumers:
 
     count = total = 0
     bounds: Mapping[str, ConsumerBounds] = {}
-
-    def wants(self, subject: bytes) -> bool:
-        """Return False."""
-        return False
+    wanted = Interest()
 
     def on_done(self, stream_seqs: list[int]) -> None:
         """Do nothing."""

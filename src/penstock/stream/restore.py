@@ -43,7 +43,7 @@ from penstock.stream.account import AccountStreams
 from penstock.stream.config.config import StorageType, StreamConfig
 from penstock.stream.info import StreamState
 from penstock.stream.publish.message import TTL
-from penstock.stream.publish.rules import parse_ttl
+from penstock.stream.publish.ttl import parse_ttl
 from penstock.stream.stream import Stream
 from penstock.text.json.codec import decode
 from penstock.text.times import SECOND_NS

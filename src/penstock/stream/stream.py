@@ -1,7 +1,7 @@
 """A stream: its configuration, its store, its subscriptions and its consumers.
 
-Messages come in through `Ingest`: plain ones straight into the store, others by way of
-`Publishing`, which applies the rules. Their acknowledgements wait until the store reports them
+Messages come in through `Ingest`, which applies the stream's rules: most go straight into the
+store, rare ones by way of `Publishing`. Their acknowledgements wait until the store reports them
 durable. Which streams there are is up to the account.
 
 Invariants: an acknowledgement is sent after its message is durable. A configuration is durable
@@ -145,7 +145,9 @@ class Stream:
         )
 
     def _attach(self) -> None:
-        self.ingest.attach(self.store.appender(), self.store.state().last_seq)
+        appender = self.store.appender()
+        self.publishing.rules.attach(appender)
+        self.ingest.attach(appender, self.publishing.rules, self.store.state().last_seq)
         self.ingest.careful = self.publishing.is_careful
         self.ingest.silent = self.config.no_ack
 
@@ -157,7 +159,7 @@ class Stream:
     @property
     def last_skip_ns(self) -> int:
         """When the last message came that no consumer wanted, since the stream was opened."""
-        return self.publishing.writer.last_skip_ns
+        return self.ingest.last_skip_ns
 
     @property
     def consumer_count(self) -> int:
@@ -240,7 +242,7 @@ class Stream:
         *,
         trace: StreamTrace | None = None,
     ) -> None:
-        """Judge and store a message that is not plain; the compiled path calls this."""
+        """Judge a message, and store or refuse it; the compiled path calls this for rare ones."""
         if trace is not None:
             trace.begin(self.name)
         message = IncomingMessage(subject, without_status(headers), body, trace=trace)
@@ -249,6 +251,14 @@ class Stream:
     def on_members(self) -> None:
         """Note that the compiled path has added members to atomic batches."""
         self.publishing.on_members()
+
+    def on_rolled_up(self, subject: bytes) -> None:
+        """Note that a message has replaced those before it with its subject."""
+        self.consumers.on_purged(SubjectFilter([subject]))
+
+    def on_expiring(self, expires_ns: int) -> None:
+        """Note when the first of the messages expires that the compiled path has stored."""
+        self.publishing.on_expiring(expires_ns)
 
     def on_stored(self) -> None:
         """Note that messages were stored; the compiled path calls this at the end of a buffer."""

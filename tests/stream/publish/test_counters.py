@@ -14,14 +14,22 @@ from penstock.store.memstore import MemoryStore
 from penstock.stream.config.config import StreamConfig
 from penstock.stream.publish import counters
 from penstock.stream.publish.message import IncomingMessage
+from penstock.stream.publish.message_ids import MessageIds
+from penstock.stream.publish.message_rules import MessageRules
 from tests.stream.published import block
 
-CONFIG = StreamConfig(name="S", allow_msg_counter=True)
+RULES = MessageRules(
+    StreamConfig(name="S", allow_msg_counter=True),
+    MemoryStore.create(),
+    MessageIds(),
+    read_ids=lambda: None,
+    payload_bytes_max=lambda: 2**20,
+)
 
 
 def incremented(value: str, total: counters.Total) -> IncomingMessage:
     message = IncomingMessage(b"s.a", block({"Nats-Incr": value}), b"")
-    counters.check(message, CONFIG)
+    RULES.check_member(message)
     counters.apply(message, total)
     return message
 
@@ -31,7 +39,7 @@ def sourced(value: str, origin: str, total: counters.Total) -> IncomingMessage:
     message = IncomingMessage(
         b"s.a", block(headers), b'{"val":"%b"}' % value.encode(), is_sourced=True
     )
-    counters.check(message, CONFIG)
+    RULES.check_member(message)
     counters.apply(message, total)
     return message
 

@@ -28,5 +28,5 @@ def test_a_part_does_not_know_its_owner(name: str) -> None:
 
 
 def test_the_parts_are_found() -> None:
-    assert {"judge.py", "rules.py", "writer.py", "atomic_batches.py"} <= set(PARTS)
+    assert {"judge.py", "refusals.py", "writer.py", "atomic_batches.py"} <= set(PARTS)
     assert "StreamFacts" in imported_names(FOLDER / "judge.py")

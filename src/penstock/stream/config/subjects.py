@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from penstock import error_codes
 from penstock.errors import ApiError, UsageError
 from penstock.limits import STREAM_SUBJECTS_MAX, SUBJECT_PAIRS_MAX
-from penstock.routing.transforms import SubjectTransform
+from penstock.routing.subject_transform import SubjectTransform
 from penstock.stream.config.config import StreamConfig
 from penstock.subjects import is_literal, is_subset, is_valid_subject, patterns_overlap
 from penstock.text.quoting import quoted_bytes

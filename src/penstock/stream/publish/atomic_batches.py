@@ -32,6 +32,7 @@ from penstock.stream.publish.batches import (
     OpenBatch,
     OpenBatches,
 )
+from penstock.stream.publish.facts import StreamFacts
 from penstock.stream.publish.ingest import Members
 from penstock.stream.publish.judge import BatchJudge
 from penstock.stream.publish.message import (
@@ -44,7 +45,6 @@ from penstock.stream.publish.message import (
     IncomingMessage,
     as_message,
 )
-from penstock.stream.publish.rules import StreamFacts
 
 COMMIT = b"1"
 COMMIT_WITHOUT = b"eob"

@@ -29,10 +29,9 @@ from penstock.limits import (
 )
 from penstock.protocol.headers import without
 from penstock.stream.config.config import is_level_known
-from penstock.stream.publish import rules
+from penstock.stream.publish.facts import StreamFacts
 from penstock.stream.publish.judge import check_room
 from penstock.stream.publish.message import REQUIRED_API_LEVEL, IncomingMessage
-from penstock.stream.publish.rules import StreamFacts
 from penstock.text.json.codec import to_json
 from penstock.text.quoting import quoted_bytes
 
@@ -102,7 +101,7 @@ class OpenBatches(ABC, Generic[B]):
     def _check_message(self, message: IncomingMessage) -> None:
         """Raise ApiError if no batch of the stream may have such a message."""
         config = self._facts.config
-        rules.check_sealed(config)
+        self._facts.rules.check_sealed()
         check_room(message, self._facts)
         if 0 <= config.max_msg_size < len(message.headers) + len(message.body):
             raise ApiError(error_codes.STREAM_MESSAGE_EXCEEDS_MAXIMUM)

@@ -5,9 +5,10 @@ counter stream brings that stream's value; what is added is by how much it has g
 `Nats-Counter-Sources` keeps the last value of each origin.
 
 Numbers are decimals of unbounded precision: to convert thousands of digits to binary and back takes
-time that grows with their square.
+time that grows with their square. Compiled code adds short ones by itself: see `totals`.
 
-Pure, but that `total_of` reads the store. Thread: the event loop's; `judge` calls it.
+Pure, but that `total_of` reads the store. Thread: the event loop's; `rules` and `judge` call it,
+for messages whose increment is a number.
 """
 
 from __future__ import annotations
@@ -22,16 +23,9 @@ from penstock import error_codes
 from penstock.errors import ApiError, RecordNotFound, StoreError
 from penstock.protocol.headers import value_of, with_value
 from penstock.store.filestore import FileStore
-from penstock.stream.config.config import StreamConfig
 from penstock.stream.publish.message import (
     COUNTER_SOURCES,
-    EXPECTED_LAST_ID,
-    EXPECTED_LAST_SEQ,
-    EXPECTED_STREAM,
-    EXPECTED_SUBJECT,
-    EXPECTED_SUBJECT_SEQ,
     INCREMENT,
-    ROLLUP,
     STREAM_SOURCE,
     IncomingMessage,
 )
@@ -39,14 +33,6 @@ from penstock.text.json.codec import to_json
 
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]+")
 _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
-_NOT_WITH_COUNTERS: Final = (
-    ROLLUP,
-    EXPECTED_STREAM,
-    EXPECTED_LAST_ID,
-    EXPECTED_SUBJECT,
-    EXPECTED_LAST_SEQ,
-    EXPECTED_SUBJECT_SEQ,
-)
 
 Sources = dict[str, dict[str, str]]
 """The last value of each subject of each origin."""
@@ -61,30 +47,6 @@ class Total(msgspec.Struct):
 
 class _Body(msgspec.Struct):
     val: str | None = ""
-
-
-def check(message: IncomingMessage, config: StreamConfig) -> None:
-    """Note in the message what it adds; raise ApiError if it may not."""
-    text = message.value(INCREMENT)
-    if not text:
-        return
-    if _NUMBER.fullmatch(text) is None:
-        raise ApiError(error_codes.MESSAGE_INCR_INVALID)
-    message.increment = Decimal(text.decode())
-    if message.is_sourced:
-        return
-    if not config.allow_msg_counter:
-        raise ApiError(error_codes.MESSAGE_INCR_DISABLED)
-    if message.body:
-        raise ApiError(error_codes.MESSAGE_INCR_PAYLOAD)
-    if any(message.value(name) for name in _NOT_WITH_COUNTERS):
-        raise ApiError(error_codes.MESSAGE_INCR_INVALID)
-
-
-def check_present(message: IncomingMessage, config: StreamConfig) -> None:
-    """Raise ApiError for a message without an increment in a stream of counters."""
-    if config.allow_msg_counter and message.increment is None:
-        raise ApiError(error_codes.MESSAGE_INCR_MISSING)
 
 
 def total_of(store: FileStore, subject: bytes) -> Total:
@@ -107,8 +69,7 @@ def total_of(store: FileStore, subject: bytes) -> Total:
 
 def apply(message: IncomingMessage, total: Total) -> None:
     """Add a message's increment to a counter, and set the message's body to the new value."""
-    increment = message.increment
-    assert increment is not None, "what adds nothing is refused before"
+    increment = Decimal(message.value(INCREMENT).decode())
     origin = message.value(STREAM_SOURCE)
     if origin:
         increment = _growth(message, origin, total)

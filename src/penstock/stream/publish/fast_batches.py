@@ -35,8 +35,8 @@ from penstock.stream.publish.batches import (
     ack_part,
     refusal_body,
 )
+from penstock.stream.publish.facts import StreamFacts
 from penstock.stream.publish.message import IncomingMessage
-from penstock.stream.publish.rules import StreamFacts
 from penstock.text.json.codec import to_json
 
 FAST_BATCH_END: Final = b".$FI"

@@ -1,23 +1,14 @@
 # The compiled half of a stream's publish path; see ingest.pyx.
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from penstock.routing.hub cimport Hub
-from penstock.routing.sublist cimport Frame, Receiver, Sublist, Subscription
+from penstock.routing.sublist cimport Frame, Receiver, Sublist
 from penstock.store.log.fast_append cimport Appender
+from penstock.stream.interest cimport Interest
+from penstock.stream.publish.ack_queue cimport AckQueue, CopyText
 from penstock.stream.publish.message_ids cimport MessageIds
-
-
-cdef class AckQueue:
-    # Acknowledgements that wait for their sequences, packed one behind another.
-    cdef uint8_t* data
-    cdef size_t start
-    cdef size_t end
-    cdef size_t room
-    cdef readonly size_t count
-
-    cdef uint8_t* reserve(self, size_t more) except NULL
-    cdef int put(self, uint64_t seq, bytes reply, bytes headers, bytes body) except -1
+from penstock.stream.publish.rules cimport Message, Rules
 
 
 cdef class Members:
@@ -37,11 +28,16 @@ cdef class Ingest(Receiver):
     cdef object stream
     cdef bytes ack_start
     cdef MessageIds message_ids
+    cdef Rules rules
+    cdef Interest interest
+    cdef CopyText copy_text
     cdef AckQueue waiting
     cdef bint is_batch_open
-    # The current message was stored before, and its publisher has been answered.
-    cdef bint is_answered
+    # When the first of the messages of this buffer expires that have a time for it; 0 for none.
+    cdef int64_t expires_ns
     cdef readonly uint64_t durable_seq
+    # When the last message was skipped because no consumer wants it; 0 for never.
+    cdef public int64_t last_skip_ns
     # Bytes that may be stored before the quota is asked again.
     cdef public int64_t bytes_left
     # Every message is judged in Python.
@@ -54,10 +50,12 @@ cdef class Ingest(Receiver):
 
     cpdef hold(self, uint64_t seq, bytes reply, bytes body, bytes headers=*)
     cpdef bytes duplicate_ack(self, uint64_t seq)
-    cdef uint64_t _put(self, const Frame* frame) except? 0xFFFFFFFFFFFFFFFF
-    cdef uint64_t _put_once(
-        self, const Frame* frame, bytes message_id
-    ) except? 0xFFFFFFFFFFFFFFFF
-    cdef int _hold_plain(self, uint64_t seq, const Frame* frame) except -1
-    cdef bint _put_member(self, const Frame* frame) except -1
+    cdef bint _take(self, const Frame* frame) except -1
+    cdef bint _store(self, Message* message, const Frame* frame) except -1
+    cdef bint _skip(self, const Message* message, const Frame* frame) except -1
+    cdef int _follow_up(
+        self, const Message* message, uint64_t seq, int64_t expires_ns
+    ) except -1
+    cdef int _acknowledge(self, uint64_t seq, const Frame* frame) except -1
+    cdef bint _put_member(self, const Frame* frame, const Message* message) except -1
     cdef int _open_batch(self) except -1

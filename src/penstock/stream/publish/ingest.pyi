@@ -3,12 +3,15 @@ from typing import Any, Protocol
 from penstock.routing.hub import Hub
 from penstock.routing.sublist import Receiver, Sublist
 from penstock.store.log.fast_append import Appender
-from penstock.stream.publish.message import StreamTrace
+from penstock.stream.consumers_port import ConsumersPort
+from penstock.stream.publish.message import IncomingMessage, StreamTrace
 from penstock.stream.publish.message_ids import MessageIds
+from penstock.stream.publish.rules import Rules
 
 class _Stream(Protocol):
     """The stream, as far as the compiled path calls it."""
 
+    consumers: ConsumersPort
     def take(
         self,
         subject: bytes,
@@ -23,6 +26,10 @@ class _Stream(Protocol):
         """Note that messages were stored, at the end of the buffer they came in."""
     def on_members(self) -> None:
         """Note that members were added to atomic batches."""
+    def on_rolled_up(self, subject: bytes) -> None:
+        """Note that a message has replaced those before it with its subject."""
+    def on_expiring(self, expires_ns: int) -> None:
+        """Note when the first of the messages that were stored expires."""
 
 class _Room(Protocol):
     """The server's quota for batches, as far as members count in it."""
@@ -30,12 +37,6 @@ class _Room(Protocol):
     messages_max: int
     bytes_max: int
     bytes: int
-
-class AckQueue:
-    """Acknowledgements in the order in which they will be sent; for compiled code."""
-
-    @property
-    def count(self) -> int: ...
 
 class Members:
     """The members of an open atomic batch."""
@@ -56,6 +57,7 @@ class Ingest(Receiver):
     """One stream's publish path."""
 
     bytes_left: int
+    last_skip_ns: int
     careful: bool
     silent: bool
     @property
@@ -74,8 +76,8 @@ class Ingest(Receiver):
         ack_start: bytes,
         message_ids: MessageIds,
     ) -> None: ...
-    def attach(self, appender: Appender, durable_seq: int) -> None:
-        """Append to this store from now on, which is durable up to a sequence."""
+    def attach(self, appender: Appender, rules: Rules, durable_seq: int) -> None:
+        """Append to this store by these rules from now on; it is durable up to a sequence."""
     def take_traced(
         self,
         subject: bytes,
@@ -89,6 +91,13 @@ class Ingest(Receiver):
         """Commit what was appended so far, before the end of the buffer."""
     def hold(self, seq: int, reply: bytes, body: bytes, headers: bytes = b"") -> None:
         """Publish `body` to `reply` when a sequence is durable, behind all that waits."""
+    def hold_copy(
+        self, seq: int, time_ns: int, target: bytes, message: IncomingMessage, last_seq: int
+    ) -> None:
+        """Publish a stored message again to `target` when it is durable, behind all that waits.
+
+        `last_seq` is the sequence of the message before it with its subject, 0 for none.
+        """
     def ack(self, seq: int, more: bytes = b"") -> bytes:
         """Return the acknowledgement of a message, with more fields."""
     def duplicate_ack(self, seq: int) -> bytes:

@@ -1,11 +1,11 @@
 """The compiled half of a stream's publish path: from a published message to its acknowledgement.
 
-A plain message goes straight into the store's active block, and its acknowledgement waits here for
-its sequence. A message is plain if the stream's configuration needs no rules and no header but a
-message id concerns the stream; without an id it costs no Python object. A plain member of an atomic
-batch is added to the batch, which `Publishing` has opened and will commit. Everything else goes to
-`Stream.take`, which stores it and leaves its acknowledgement here too. `release` sends what has
-become durable.
+A message is judged by the stream's compiled `Rules`, goes straight into the store's active block,
+and its acknowledgement waits here for its sequence. That costs no Python object, but for a message
+id. A plain member of an atomic batch is added to the batch, which `Publishing` has opened and will
+commit. What is rare goes to `Stream.take`: a message that is refused, schedules, batches, a rollup
+of the whole stream. It is judged by the same rules, and its answer waits here too. `release` sends
+what has become durable.
 
 Invariant: no acknowledgement is sent before its message is durable, and none overtakes that of an
 earlier message.
@@ -13,81 +13,42 @@ earlier message.
 Thread: the event loop's.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy, memmove
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp, memcpy
 
+from penstock.protocol.headers cimport (
+    BATCH_ID, BATCH_SEQ, EXPECTED_LAST_ID, MESSAGE_ID, REQUEST_INFO, SCHEDULE, TTL, Value, bit_of,
+    is_plain_start, read_stream_headers, size_in,
+)
 from penstock.protocol.lines cimport put_number
-from penstock.routing.hub cimport Hub, route
+from penstock.routing.hub cimport Hub
 from penstock.routing.sublist cimport Frame, Receiver, Sublist, Subscription
 from penstock.store.log.fast_append cimport Appender
-from penstock.protocol.headers cimport (
-    IDENTIFIED, ORDINARY, SPECIAL, Kind, Value, classify, find_member,
-)
+from penstock.stream.publish.ack_queue cimport AckQueue, CopyText
 from penstock.stream.publish.message_ids cimport MessageIds
+from penstock.stream.publish.rules cimport (
+    ACCEPTED, DUPLICATE, EVERYTHING, ITS_SUBJECT, NOTHING, Message, Rules,
+)
+from penstock.stream.publish.ttl cimport TTL_MALFORMED, read_ttl
+from penstock.subjects cimport is_literal_raw
 
 from penstock.errors import PenstockError
+from penstock.store.interface import NEVER_NS
+
+cdef int64_t NEVER = NEVER_NS
 
 cdef enum:
-    # A queue that grew beyond this frees its memory when it is empty.
-    ROOM_KEPT = 262144
     # JetStream's own bound of a message's headers.
     HEADERS_MAX = 65535
-    # What a message counts for beside its texts.
+    # What a member counts for beside its texts.
     RECORD_OVERHEAD = 34
     # A larger member is judged in Python: it may be larger than a record may be.
     MEMBER_BYTES_MAX = 1048576
+    # What stands before and behind the number in a counter's body.
+    VALUE_START = 8
+    VALUE_END = 2
 
-
-cdef struct Waiting:
-    uint64_t seq
-    uint32_t reply_size
-    # Headers and body lie together.
-    uint32_t payload_size
-    uint32_t headers_size
-
-
-cdef class AckQueue:
-    """Acknowledgements in the order in which they will be sent."""
-
-    def __dealloc__(self):
-        free(self.data)
-
-    cdef uint8_t* reserve(self, size_t more) except NULL:
-        cdef size_t room = self.room if self.room else 4096
-        cdef uint8_t* grown
-        if self.end + more <= self.room:
-            return self.data + self.end
-        if self.start:
-            memmove(self.data, self.data + self.start, self.end - self.start)
-            self.end -= self.start
-            self.start = 0
-        while room < self.end + more:
-            room *= 2
-        if room > self.room:
-            grown = <uint8_t*>realloc(self.data, room)
-            if grown == NULL:
-                raise MemoryError
-            self.data = grown
-            self.room = room
-        return self.data + self.end
-
-    cdef int put(self, uint64_t seq, bytes reply, bytes headers, bytes body) except -1:
-        cdef Waiting head
-        cdef size_t reply_size = len(reply), headers_size = len(headers), body_size = len(body)
-        cdef uint8_t* out = self.reserve(sizeof(Waiting) + reply_size + headers_size + body_size)
-        head.seq = seq
-        head.reply_size = <uint32_t>reply_size
-        head.payload_size = <uint32_t>(headers_size + body_size)
-        head.headers_size = <uint32_t>headers_size
-        memcpy(out, &head, sizeof(Waiting))
-        out += sizeof(Waiting)
-        memcpy(out, <const char*>reply, reply_size)
-        memcpy(out + reply_size, <const char*>headers, headers_size)
-        memcpy(out + reply_size + headers_size, <const char*>body, body_size)
-        self.end += sizeof(Waiting) + reply_size + headers_size + body_size
-        self.count += 1
-        return 0
+cdef const char* VALUE = b',"val":"'
 
 
 cdef class Members:
@@ -126,9 +87,11 @@ cdef class Ingest(Receiver):
         self.waiting = AckQueue()
         self.open_batches = {}
 
-    def attach(self, Appender appender not None, uint64_t durable_seq):
-        """Append to this store from now on, which is durable up to a sequence."""
+    def attach(self, Appender appender not None, Rules rules not None, uint64_t durable_seq):
+        """Append to this store by these rules from now on; it is durable up to a sequence."""
         self.appender = appender
+        self.rules = rules
+        self.copy_text = CopyText(rules.name)
         self.durable_seq = durable_seq
 
     @property
@@ -137,31 +100,13 @@ cdef class Ingest(Receiver):
         return self.waiting.count
 
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
-        cdef uint64_t seq = 0
-        cdef Kind kind = SPECIAL
-        cdef Value message_id
-        if not self.careful and not _is_fast_batch(frame):
-            kind = _kind_of(frame, &message_id)
-            if kind == IDENTIFIED and not self.message_ids.is_ready:
-                kind = SPECIAL
-            if kind == SPECIAL and self.open_batches and self._put_member(frame):
-                return 1
-        if kind != SPECIAL and self._open_batch():
-            if kind == IDENTIFIED:
-                seq = self._put_once(frame, message_id.start[:message_id.size])
-                if self.is_answered:
-                    return 1
-            else:
-                seq = self._put(frame)
-        if seq == 0:
+        if self.careful or _is_fast_batch(frame) or not self._take(frame):
             self.stream.take(
                 frame.subject[:frame.subject_size],
                 frame.reply[:frame.reply_size] if frame.reply_size else None,
                 frame.payload[:frame.headers_size],
                 frame.payload[frame.headers_size:frame.payload_size],
             )
-        elif frame.reply_size and not self.silent:
-            self._hold_plain(seq, frame)
         return 1
 
     def take_traced(self, bytes subject not None, bytes reply, bytes headers not None,
@@ -169,56 +114,139 @@ cdef class Ingest(Receiver):
         """Take a traced message; the trace notes what becomes of it."""
         self.stream.take(subject, reply, headers, body, trace=trace)
 
-    cdef uint64_t _put(self, const Frame* frame) except? 0xFFFFFFFFFFFFFFFF:
-        cdef int64_t size = <int64_t>(frame.subject_size + frame.payload_size) + RECORD_OVERHEAD
-        cdef uint64_t seq
+    cdef bint _take(self, const Frame* frame) except -1:
+        # Store a message, or find it stored already. False for one that Python has to judge or to
+        # refuse: nothing has changed then.
+        cdef Message message
+        cdef Rules rules = self.rules
+        cdef int reason
+        message.subject = frame.subject
+        message.subject_size = frame.subject_size
+        message.headers = frame.payload
+        message.headers_size = frame.headers_size
+        message.body = frame.payload + frame.headers_size
+        message.body_size = frame.payload_size - frame.headers_size
+        message.told.seen = 0
+        message.is_sourced = False
+        message.rollup = NOTHING
+        if frame.headers_size:
+            if not is_plain_start(frame.payload, frame.headers_size):
+                return False
+            read_stream_headers(frame.payload, frame.headers_size, &message.told)
+            if message.told.seen & (bit_of(SCHEDULE) | bit_of(REQUEST_INFO)):
+                return False
+            if size_in(&message.told, BATCH_ID):
+                return self._put_member(frame, &message)
+            if not self.message_ids.is_ready and (
+                size_in(&message.told, MESSAGE_ID) or size_in(&message.told, EXPECTED_LAST_ID)
+            ):
+                return False
+        if not self._open_batch():
+            return False
+        message.now_ns = self.appender.stamp_ns
+        rules.rename(&message)
+        reason = rules.admit(&message) or rules.judge_one(&message, None)
+        if reason == ACCEPTED:
+            return self._store(&message, frame)
+        if reason != DUPLICATE:
+            return False
+        if frame.reply_size and not self.silent:
+            self.hold(
+                rules.known_seq, frame.reply[:frame.reply_size],
+                self.duplicate_ack(rules.known_seq),
+            )
+        return True
+
+    cdef bint _store(self, Message* message, const Frame* frame) except -1:
+        # Store a judged message. False if Python has to: nothing has changed then.
+        cdef Rules rules = self.rules
+        cdef int64_t size = rules.record_bytes(message), ttl_s, expires_ns = 0
+        cdef uint64_t seq, last_seq = 0
+        cdef bint is_copied = False
         if size > self.bytes_left:
-            return 0
-        seq = self.appender.put(
-            frame.subject, frame.subject_size, frame.payload, frame.headers_size,
-            frame.payload + frame.headers_size, frame.payload_size - frame.headers_size,
+            return False
+        if rules.asks_interest and not self.interest.has(message.subject, message.subject_size):
+            return self._skip(message, frame)
+        if message.rollup == EVERYTHING or (
+            message.rollup and not is_literal_raw(message.subject, message.subject_size)
+        ):
+            return False
+        if size_in(&message.told, TTL):
+            ttl_s = read_ttl(message.told.values[TTL].start, message.told.values[TTL].size)
+            if ttl_s == TTL_MALFORMED or rules.lifetime_s(ttl_s) != ttl_s:
+                return False
+            expires_ns = rules.expiry_ns(ttl_s, message.now_ns)
+        if rules.republish is not None and rules.find_copy(message):
+            is_copied = True
+            last_seq = rules.last_seq(message.subject, message.subject_size)
+        seq = self.appender.put_with(
+            message.subject, message.subject_size, message.headers, message.headers_size,
+            message.body, message.body_size, expires_ns, 1 if message.rollup else 0,
         )
-        if seq:
-            self.bytes_left -= size
-        return seq
+        if not seq:
+            return False
+        self.bytes_left -= size
+        if message.told.seen:
+            self._follow_up(message, seq, expires_ns)
+        if is_copied:
+            self.copy_text.put(
+                self.waiting, seq, self.appender.ledger.last_time_ns, last_seq,
+                rules.republish.renamed, rules.republish.renamed_size,
+                message.subject, message.subject_size, message.headers, message.headers_size,
+                message.body, message.body_size, rules.is_copy_empty,
+            )
+        if frame.reply_size and not self.silent:
+            self._acknowledge(seq, frame)
+        if message.rollup == ITS_SUBJECT and self.interest.is_any():
+            # Last of all: it may publish, and to this very stream.
+            self.stream.on_rolled_up(message.subject[:message.subject_size])
+        return True
 
-    cdef uint64_t _put_once(
-        self, const Frame* frame, bytes message_id
-    ) except? 0xFFFFFFFFFFFFFFFF:
-        # Stores a message, unless one with the same id is stored: then answers its publisher.
+    cdef bint _skip(self, const Message* message, const Frame* frame) except -1:
+        # Use up a sequence for a message that no consumer wants.
         cdef uint64_t seq
-        self.is_answered = False
-        if 0 < self.appender.body_bytes_max < <int64_t>frame.payload_size:
-            # Too large: refused, even if it is a duplicate.
-            return 0
-        seq = self.message_ids.find(message_id, self.appender.stamp_ns)
-        self.is_answered = seq != 0
-        if seq:
-            if frame.reply_size and not self.silent:
-                self.hold(seq, frame.reply[:frame.reply_size], self.duplicate_ack(seq))
-            return 0
-        seq = self._put(frame)
-        if seq:
-            self.message_ids.remember(message_id, seq, self.appender.stamp_ns)
-        return seq
+        if message.rollup:
+            return False
+        seq = self.appender.skip()
+        if not seq:
+            return False
+        self.bytes_left -= self.rules.record_bytes(message)
+        self.last_skip_ns = message.now_ns
+        if message.told.seen:
+            self._follow_up(message, seq, 0)
+        if frame.reply_size and not self.silent:
+            self._acknowledge(seq, frame)
+        return True
 
-    cdef bint _put_member(self, const Frame* frame) except -1:
+    cdef int _follow_up(
+        self, const Message* message, uint64_t seq, int64_t expires_ns
+    ) except -1:
+        # Note what follows from a stored message with headers.
+        if size_in(&message.told, MESSAGE_ID):
+            self.message_ids.remember(self.rules.message_id, seq, message.now_ns)
+        if expires_ns and expires_ns != NEVER and not 0 < self.expires_ns <= expires_ns:
+            self.expires_ns = expires_ns
+        if self.rules.takes_counters:
+            self.rules.totals.keep(seq, self.rules.total_place, self.rules.total)
+        return 0
+
+    cdef bint _put_member(self, const Frame* frame, const Message* message) except -1:
         # Adds the next member of a batch; False for a message that Python has to judge.
-        cdef Value batch_id
-        cdef Value digits
+        cdef const Value* batch_id = &message.told.values[BATCH_ID]
         cdef Members members
         cdef int64_t size = <int64_t>(frame.subject_size + frame.payload_size)
         if (
-            frame.reply_size or frame.headers_size > HEADERS_MAX or size > MEMBER_BYTES_MAX
+            not self.open_batches or self.rules.is_sealed
+            or message.told.seen != bit_of(BATCH_ID) | bit_of(BATCH_SEQ)
+            or frame.reply_size or frame.headers_size > HEADERS_MAX or size > MEMBER_BYTES_MAX
             or size + RECORD_OVERHEAD > self.bytes_left
-            or 0 < self.appender.body_bytes_max < <int64_t>frame.payload_size
-            or not find_member(frame.payload, frame.headers_size, &batch_id, &digits)
+            or 0 <= self.rules.message_bytes_max < <int64_t>frame.payload_size
         ):
             return False
         members = self.open_batches.get(batch_id.start[:batch_id.size])
         if (
             members is None or len(members.entries) >= members.count_max
-            or _number(&digits) != len(members.entries) + 1
+            or _number(&message.told.values[BATCH_SEQ]) != len(members.entries) + 1
         ):
             return False
         entry = (
@@ -243,6 +271,9 @@ cdef class Ingest(Receiver):
             self.appender.begin()
         except PenstockError:
             return 0
+        self.rules.begin()
+        if self.rules.asks_interest or self.rules.rolls_up:
+            self.interest = self.stream.consumers.wanted
         self.is_batch_open = True
         self.hub.finishing.append(self)
         return 1
@@ -255,33 +286,36 @@ cdef class Ingest(Receiver):
             self.is_batch_open = False
             self.appender.end()
             self.stream.on_stored()
+        if self.expires_ns:
+            expires_ns, self.expires_ns = self.expires_ns, 0
+            self.stream.on_expiring(expires_ns)
         return 0
 
     def finish_batch(self):
         """Commit what was appended so far, before the end of the buffer."""
         self.finish()
 
-    cdef int _hold_plain(self, uint64_t seq, const Frame* frame) except -1:
+    cdef int _acknowledge(self, uint64_t seq, const Frame* frame) except -1:
+        # Answer a publisher when its message is durable; with the value, if it is a counter.
         cdef uint8_t[20] digits
         cdef size_t count = put_number(digits, seq)
         cdef size_t start_size = len(self.ack_start)
-        cdef size_t body_size = start_size + count + 1
-        cdef AckQueue queue = self.waiting
-        cdef Waiting head
-        cdef uint8_t* out = queue.reserve(sizeof(Waiting) + frame.reply_size + body_size)
-        head.seq = seq
-        head.reply_size = <uint32_t>frame.reply_size
-        head.payload_size = <uint32_t>body_size
-        head.headers_size = 0
-        memcpy(out, &head, sizeof(Waiting))
-        out += sizeof(Waiting)
-        memcpy(out, frame.reply, frame.reply_size)
-        out += frame.reply_size
+        cdef size_t size = start_size + count + 1, value_size = 0
+        cdef uint8_t* out
+        if self.rules.takes_counters:
+            value_size = self.rules.totals.body_size - VALUE_START - VALUE_END
+            size += VALUE_START + value_size + 1
+        out = self.waiting.add(seq, frame.reply, frame.reply_size, 0, size)
         memcpy(out, <const char*>self.ack_start, start_size)
         memcpy(out + start_size, digits, count)
-        out[start_size + count] = b"}"
-        queue.end += sizeof(Waiting) + frame.reply_size + body_size
-        queue.count += 1
+        out += start_size + count
+        if value_size:
+            memcpy(out, VALUE, VALUE_START)
+            memcpy(out + VALUE_START, self.rules.totals.body + VALUE_START, value_size)
+            out += VALUE_START + value_size
+            out[0] = b'"'
+            out += 1
+        out[0] = b"}"
         return 0
 
     cpdef hold(self, uint64_t seq, bytes reply, bytes body, bytes headers=b""):
@@ -290,6 +324,18 @@ cdef class Ingest(Receiver):
             self.hub.publish(self.sublist, reply, None, headers, body)
         else:
             self.waiting.put(seq, reply, headers, body)
+
+    def hold_copy(self, uint64_t seq, int64_t time_ns, bytes target not None, message not None,
+                  uint64_t last_seq):
+        """Publish a stored message again to `target` when it is durable, behind all that waits.
+
+        `last_seq` is the sequence of the message before it with its subject, 0 for none.
+        """
+        cdef bytes subject = message.subject, headers = message.headers, body = message.body
+        self.copy_text.put(
+            self.waiting, seq, time_ns, last_seq, target, len(target), subject, len(subject),
+            headers, len(headers), body, len(body), self.rules.is_copy_empty,
+        )
 
     def ack(self, uint64_t seq, bytes more=b""):
         """Return the acknowledgement of a message, with more fields."""
@@ -302,41 +348,15 @@ cdef class Ingest(Receiver):
     def release(self, uint64_t durable_seq):
         """Send the acknowledgements of all messages up to a durable sequence."""
         cdef AckQueue queue = self.waiting
-        cdef AckQueue meanwhile
-        cdef Waiting head
-        cdef Frame frame
         self.durable_seq = max(self.durable_seq, durable_seq)
         if not queue.count:
             return
         # An answer may be published to this very stream: that one's waits in another queue.
-        meanwhile = self.waiting = AckQueue()
-        frame.reply = NULL
-        frame.reply_size = 0
-        frame.size_text = frame.headers_text = NULL
-        frame.size_text_size = frame.headers_text_size = 0
-        while queue.count:
-            memcpy(&head, queue.data + queue.start, sizeof(Waiting))
-            if head.seq > self.durable_seq:
-                break
-            frame.subject = queue.data + queue.start + sizeof(Waiting)
-            frame.subject_size = head.reply_size
-            frame.payload = frame.subject + head.reply_size
-            frame.payload_size = head.payload_size
-            frame.headers_size = head.headers_size
-            queue.start += sizeof(Waiting) + head.reply_size + head.payload_size
-            queue.count -= 1
-            route(self.hub, self.sublist, None, &frame)
-        if meanwhile.count:
-            memcpy(queue.reserve(meanwhile.end), meanwhile.data, meanwhile.end)
-            queue.end += meanwhile.end
-            queue.count += meanwhile.count
+        self.waiting = AckQueue()
+        queue.send(self.durable_seq, self.hub, self.sublist)
+        queue.take_over(self.waiting)
+        queue.shrink()
         self.waiting = queue
-        if not queue.count:
-            queue.start = queue.end = 0
-            if queue.room > ROOM_KEPT:
-                free(queue.data)
-                queue.data = NULL
-                queue.room = 0
 
 
 cdef int64_t _number(const Value* digits) noexcept:
@@ -355,11 +375,3 @@ cdef int64_t _number(const Value* digits) noexcept:
 cdef inline bint _is_fast_batch(const Frame* frame) noexcept:
     # The reply of a message of a fast batch ends with `.$FI`.
     return frame.reply_size > 4 and memcmp(frame.reply + frame.reply_size - 4, b".$FI", 4) == 0
-
-
-cdef inline Kind _kind_of(const Frame* frame, Value* message_id) noexcept:
-    if frame.headers_size > HEADERS_MAX:
-        return SPECIAL
-    if frame.headers_size:
-        return classify(frame.payload, frame.headers_size, message_id)
-    return ORDINARY

@@ -5,22 +5,16 @@
 
 from __future__ import annotations
 
-import random
-from decimal import Decimal
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from penstock.errors import UsageError
 from penstock.protocol.headers import value_of
-from penstock.routing.transforms import SubjectTransform
-from penstock.stream.config.config import RePublish, StorageType, SubjectTransformConfig
+from penstock.routing.subject_transform import SubjectTransform
+from penstock.stream.config.config import RePublish, SubjectTransformConfig
 
 MESSAGE_ID: Final = b"Nats-Msg-Id"
-EXPECTED_STREAM: Final = b"Nats-Expected-Stream"
-EXPECTED_LAST_SEQ: Final = b"Nats-Expected-Last-Sequence"
-EXPECTED_SUBJECT_SEQ: Final = b"Nats-Expected-Last-Subject-Sequence"
-EXPECTED_SUBJECT: Final = b"Nats-Expected-Last-Subject-Sequence-Subject"
 EXPECTED_LAST_ID: Final = b"Nats-Expected-Last-Msg-Id"
 ROLLUP: Final = b"Nats-Rollup"
 TTL: Final = b"Nats-TTL"
@@ -73,7 +67,6 @@ class IncomingMessage(msgspec.Struct):
     """It comes from another stream, or the stream itself made it: several rules do not apply."""
 
     message_id: bytes = b""
-    increment: Decimal | None = None
     rollup: str = ""
     """`sub`, `all`, or empty if it rolls up nothing."""
 
@@ -118,27 +111,3 @@ def transform_of(config: SubjectTransformConfig | RePublish | None) -> SubjectTr
     except UsageError:
         # An older server may have stored one that is refused today: it matches nothing.
         return None
-
-
-def renamed(transform: SubjectTransform | None, subject: bytes) -> bytes | None:
-    """Return the transformed subject, or None if the transform does not match."""
-    return None if transform is None else transform.find(subject, random.randrange)
-
-
-def record_size(message: IncomingMessage, storage: StorageType) -> int:
-    """Return what a message counts for in its stream's bytes, as the reference server counts."""
-    size = len(message.subject) + len(message.headers) + len(message.body)
-    if storage is StorageType.MEMORY:
-        return size + 16
-    return size + 30 + (4 if message.headers else 0)
-
-
-def wrapped_number(digits: bytes) -> int:
-    """Read an unsigned number as the reference server does.
-
-    Text that is no number is the highest one; a number above 64 bits loses the upper ones.
-    """
-    if not digits.isdigit():
-        return 2**64 - 1
-    # Ten to the power of 64 is a multiple of two to the power of 64: more digits change nothing.
-    return int(digits[-64:]) & 2**64 - 1

@@ -29,5 +29,6 @@ cdef class MessageIds:
     cpdef uint64_t find(self, bytes message_id, int64_t now_ns) except? 0xFFFFFFFFFFFFFFFF
     cpdef int remember(self, bytes message_id, uint64_t seq, int64_t time_ns) except -1
     cpdef bint prune(self, int64_t now_ns, uint32_t count_max=*) except -1
+    cpdef bytes last(self, uint64_t last_seq)
     cdef Stored* _at(self, size_t place) noexcept
     cdef int _grow(self) except -1

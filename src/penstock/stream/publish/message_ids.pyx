@@ -13,9 +13,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from penstock.store.log.fast_scan cimport TAKEN_NONE, TAKEN_UNREAD, Scanner, Taken
-from penstock.protocol.headers cimport IDENTIFIED, SPECIAL, Kind, Value, classify
-
-from penstock.protocol.headers import value_of
+from penstock.protocol.headers cimport MESSAGE_ID, StreamHeaders, bytes_in, read_stream_headers
 
 
 cdef enum:
@@ -90,7 +88,7 @@ cdef class MessageIds:
     cdef Stored* _at(self, size_t place) noexcept:
         return &self.ring[(self.start + place) % self.room]
 
-    def last(self, uint64_t last_seq):
+    cpdef bytes last(self, uint64_t last_seq):
         """Return the id of the message with the stream's last sequence; empty if it had none."""
         return self.last_id if self.last_id_seq == last_seq else b""
 
@@ -132,18 +130,12 @@ def collect(MessageIds message_ids not None, Scanner scanner not None, uint64_t 
 
 
 cdef int _remember_stored(MessageIds message_ids, Scanner scanner) except -1:
-    cdef Value value
-    cdef Kind kind
-    cdef bytes message_id = None
+    cdef StreamHeaders told
+    cdef bytes message_id
     if not scanner.record.headers_size:
         return 0
-    kind = classify(scanner.record.headers, scanner.record.headers_size, &value)
-    if kind == IDENTIFIED:
-        message_id = value.start[:value.size]
-    elif kind == SPECIAL:
-        message_id = value_of(
-            scanner.record.headers[:scanner.record.headers_size], b"Nats-Msg-Id"
-        )
+    read_stream_headers(scanner.record.headers, scanner.record.headers_size, &told)
+    message_id = bytes_in(&told, MESSAGE_ID)
     if message_id:
         message_ids.remember(message_id, scanner.seq, scanner.record.timestamp_ns)
     return 0

@@ -1,9 +1,11 @@
 """The Python half of a stream's publish path: judge a message, store it, answer its publisher.
 
-The compiled half (`ingest.pyx`) stores plain messages by itself and calls here for all others.
+The compiled half (`ingest.pyx`) stores most messages by itself and calls here for what is rare.
 This is the one owner of the parts: they decide and return, this module applies.
 
-    judge                 whether a message may be stored: the rules in their order
+    rules                 whether a message may be stored; the compiled half has the same
+    judge                 the same for messages of a batch, in their order
+    refusals              why a message is refused, in words
     writer                storing, and what follows from it
     atomic_batches        which atomic batches are open, and when one is complete
     fast_batches          how far fast batches are, and what their publishers are answered
@@ -29,7 +31,7 @@ from penstock.routing.sublist import Sublist
 from penstock.store.filestore import FileStore
 from penstock.stream.config.config import DiscardPolicy, RetentionPolicy, StreamConfig
 from penstock.stream.consumers_port import ConsumersPort
-from penstock.stream.publish import counters, rules
+from penstock.stream.publish import counters, markers
 from penstock.stream.publish.atomic_batches import AtomicBatches, CommittedBatch, torn_batch
 from penstock.stream.publish.batches import (
     TIMEOUT,
@@ -37,6 +39,7 @@ from penstock.stream.publish.batches import (
     ack_part,
     refusal_body,
 )
+from penstock.stream.publish.facts import StreamFacts
 from penstock.stream.publish.fast_batches import (
     FAST_BATCH_END,
     Arrival,
@@ -44,17 +47,12 @@ from penstock.stream.publish.fast_batches import (
     FlowAnswer,
 )
 from penstock.stream.publish.ingest import Ingest
-from penstock.stream.publish.judge import AlreadyStored, BatchJudge, judge
-from penstock.stream.publish.message import (
-    BATCH_ID,
-    IncomingMessage,
-    OriginPosition,
-    renamed,
-    transform_of,
-)
+from penstock.stream.publish.judge import BatchJudge, judge
+from penstock.stream.publish.message import BATCH_ID, IncomingMessage, OriginPosition
 from penstock.stream.publish.message_id_recovery import Held, MessageIdRecovery
 from penstock.stream.publish.message_ids import MessageIds
-from penstock.stream.publish.rules import StreamFacts
+from penstock.stream.publish.message_rules import MessageRules
+from penstock.stream.publish.refusals import DUPLICATE, AlreadyStored, trace_reason
 from penstock.stream.publish.writer import MessageWriter
 from penstock.stream.quota import StorageQuota
 from penstock.stream.schedule.schedules import Schedules
@@ -90,13 +88,15 @@ class Publishing:
         self.message_ids = message_ids
         self.schedules = Schedules()
         self.message_id_recovery = MessageIdRecovery(message_ids, store, host.clock)
-        self._facts = StreamFacts(
+        self.rules = MessageRules(
             config,
             store,
-            host.clock,
-            known_ids=self._known_ids,
-            reserve=self._reserve,
+            message_ids,
+            read_ids=self.message_id_recovery.read_all,
             payload_bytes_max=lambda: host.payload_bytes_max,
+        )
+        self._facts = StreamFacts(
+            config, store, host.clock, message_ids, self.rules, reserve=self._reserve
         )
         self.writer = MessageWriter(
             host,
@@ -119,22 +119,25 @@ class Publishing:
         self._configure(config)
 
     def _configure(self, config: StreamConfig) -> None:
-        self._facts.config = config
+        self._facts.configure(config)
         self.message_ids.window_ns = config.duplicate_window
-        self._transform = transform_of(config.subject_transform)
-        self.writer.republished = transform_of(config.republish)
         self._judges_all = (
             config.sealed
             or config.allow_msg_counter
             or config.allow_msg_schedules
             or config.retention is RetentionPolicy.INTEREST
-            or self._transform is not None
-            or self.writer.republished is not None
+            or config.subject_transform is not None
+            or config.republish is not None
         )
 
     @property
     def is_careful(self) -> bool:
-        """Whether every message must be judged here, plain ones included."""
+        """Whether every message must be judged here, whatever it says."""
+        return self._facts.config.allow_msg_schedules or self.message_id_recovery.is_under_way
+
+    @property
+    def judges_all(self) -> bool:
+        """Whether rules concern every message, so that none may be stored without a look."""
         return self._judges_all or self.message_id_recovery.is_under_way
 
     # Start and stop
@@ -224,7 +227,7 @@ class Publishing:
             seq = self.writer.keep(message)
         except AlreadyStored as known:
             if message.trace is not None:
-                message.trace.refuse(rules.DUPLICATE)
+                message.trace.refuse(DUPLICATE)
             self._answer(reply, known.seq, self._ingest.duplicate_ack(known.seq))
             return
         except ApiError as error:
@@ -267,7 +270,7 @@ class Publishing:
         They are like single messages that are stored without a look; but limits that refuse new
         messages count them one by one.
         """
-        return not self.is_careful and self._facts.config.discard is not DiscardPolicy.NEW
+        return not self.judges_all and self._facts.config.discard is not DiscardPolicy.NEW
 
     def _commit(self, batch: CommittedBatch) -> int:
         """Judge and store a batch; return the last sequence. Raise ApiError."""
@@ -328,7 +331,7 @@ class Publishing:
     def _has_expected_id(self, message: IncomingMessage, reply: bytes) -> bool:
         """Check the stream's last id; a message of a batch is refused for it like a single one."""
         try:
-            rules.check_last_id(message, self._facts, self._store.last_seq)
+            self.rules.check_last_id(message)
         except ApiError as error:
             self._refuse(reply, error, message)
             return False
@@ -362,14 +365,7 @@ class Publishing:
     # What the rules are given
 
     def _rename(self, message: IncomingMessage) -> None:
-        subject = renamed(self._transform, message.subject)
-        if subject is not None:
-            message.subject = subject
-
-    def _known_ids(self) -> MessageIds:
-        """Return the message ids; those from before a restart are read when first needed."""
-        self.message_id_recovery.read_all()
-        return self.message_ids
+        message.subject = self.rules.renamed(message.subject)
 
     def _reserve(self, size: int) -> None:
         """Take bytes of what may still be stored; raise ApiError if there are not enough."""
@@ -402,7 +398,7 @@ class Publishing:
 
     def _trace_refused(self, message: IncomingMessage, error: ApiError) -> None:
         if message.trace is not None:
-            message.trace.refuse(rules.trace_reason(error, message, self._facts))
+            message.trace.refuse(trace_reason(error, message, self._facts))
 
     def _advise_abandoned(self, batch_id: bytes, reason: str) -> None:
         """Publish the advisory that an atomic batch came to nothing."""
@@ -421,6 +417,10 @@ class Publishing:
         """Note that the compiled path has added members to atomic batches."""
         self._atomic_batches.touch()
 
+    def on_expiring(self, expires_ns: int) -> None:
+        """Note when the first of the messages expires that the compiled path has stored."""
+        self._expiry.expires_by(expires_ns)
+
     def on_stored(self) -> None:
         """Plan what stored messages make due: their expiry, old ids, schedules."""
         if not self._expiry.is_set and self._facts.config.max_age > 0:
@@ -432,8 +432,8 @@ class Publishing:
 
     def expire(self) -> None:
         """Store markers in place of expired messages that were the last of their subjects."""
-        for seq, subject in rules.take_expired(self._store):
-            self._publish(rules.marker_for(subject, self._facts.config), None)
+        for seq, subject in markers.take_expired(self._store):
+            self._publish(markers.marker_for(subject, self._facts.config), None)
             # If there was no room for a marker, the message goes without one.
             self._store.remove(seq)
 

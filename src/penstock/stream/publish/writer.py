@@ -2,7 +2,8 @@
 
 `plan_of` decides what is stored and how: expiry, rollup, where it is published again. The writer
 then appends the messages in one go and applies the rest: it remembers their ids, purges what they
-roll up, notes schedules and hands copies to the queue of answers.
+roll up, notes schedules and hands copies to the queue of answers. Most single messages do not come
+here: `ingest` stores them.
 
 Invariants: a copy is published after its message is durable, behind the acknowledgements before
 it. Messages that are given together are stored all or none.
@@ -21,12 +22,11 @@ import msgspec
 
 from penstock import error_codes
 from penstock.errors import ApiError, LimitReached, StoreClosed, StoreError, StoreReadOnly
-from penstock.protocol.headers import FIRST_LINE, without
-from penstock.routing.transforms import SubjectTransform
+from penstock.protocol.headers import without
 from penstock.store.interface import NEVER_NS
-from penstock.stream.config.config import RetentionPolicy, StreamConfig
+from penstock.stream.config.config import RetentionPolicy
 from penstock.stream.consumers_port import ConsumersPort
-from penstock.stream.publish import rules
+from penstock.stream.publish.facts import StreamFacts
 from penstock.stream.publish.ingest import Ingest
 from penstock.stream.publish.message import (
     REQUEST_INFO,
@@ -36,15 +36,13 @@ from penstock.stream.publish.message import (
     IncomingMessage,
     OriginPosition,
     as_message,
-    renamed,
 )
 from penstock.stream.publish.message_ids import MessageIds
-from penstock.stream.publish.rules import StreamFacts
+from penstock.stream.publish.message_rules import MessageRules
 from penstock.stream.schedule import schedules
 from penstock.stream.schedule.schedules import Schedules
 from penstock.stream.timers import ExpiryTimer
-from penstock.subjects import SubjectFilter, is_literal, is_valid_subject
-from penstock.text.times import timestamp
+from penstock.subjects import SubjectFilter, is_literal
 
 if TYPE_CHECKING:
     from penstock.stream.stream import StreamHost
@@ -63,21 +61,15 @@ class StorePlan(msgspec.Struct, frozen=True):
     """The subject under which each is published again."""
 
 
-def plan_of(
-    messages: Sequence[IncomingMessage],
-    config: StreamConfig,
-    republished: SubjectTransform | None,
-    now_ns: int,
-) -> StorePlan:
+def plan_of(messages: Sequence[IncomingMessage], rules: MessageRules, now_ns: int) -> StorePlan:
     """Decide how messages are stored at a time. Raise ApiError if a TTL is malformed."""
     for message in messages:
         message.headers = without(message.headers, REQUEST_INFO)
-        rules.settle_ttl(message, config)
-    rolls_up = rules.may_roll_up(config)
+    rolls_up = rules.may_roll_up
     return StorePlan(
-        [rules.expires_ns(message, config, now_ns) for message in messages],
+        [rules.settle_ttl(message, now_ns) for message in messages],
         [int(rolls_up and bool(message.rollup)) for message in messages],
-        [destination(republished, message.subject) for message in messages],
+        [rules.copied_to(message.subject) for message in messages],
     )
 
 
@@ -95,12 +87,6 @@ class MessageWriter:
         consumers: Callable[[], ConsumersPort],
         expiry: ExpiryTimer,
     ) -> None:
-        self.republished: SubjectTransform | None = None
-        """Where messages are published again."""
-
-        self.last_skip_ns = 0
-        """When the last message was skipped because no consumer wants it; 0 for never."""
-
         self._host = host
         self._facts = facts
         self._ingest = ingest
@@ -113,7 +99,7 @@ class MessageWriter:
         """Return False if no consumer wants a message that is kept for consumers only."""
         if self._facts.config.retention is not RetentionPolicy.INTEREST:
             return True
-        return self._consumers().wants(message.subject)
+        return self._consumers().wanted.wants(message.subject)
 
     def keep(self, message: IncomingMessage) -> int:
         """Store a judged message, or skip it if no consumer wants it; return its sequence."""
@@ -126,10 +112,10 @@ class MessageWriter:
             seq = store.skip()
         except StoreError as error:
             raise self._refusal(error) from error
-        now_ns = self.last_skip_ns = self._facts.now_ns()
+        now_ns = self._ingest.last_skip_ns = self._facts.now_ns()
         if message.message_id:
             self._message_ids.remember(message.message_id, seq, now_ns)
-        if message.rollup == ROLLUP_SUBJECT and rules.may_roll_up(self._facts.config):
+        if message.rollup == ROLLUP_SUBJECT and self._facts.rules.may_roll_up:
             store.purge(SubjectFilter([message.subject]), durable=False)
         self._roll_up(message, seq)
         return seq
@@ -144,9 +130,9 @@ class MessageWriter:
         """
         store = self._facts.store
         now_ns = self._facts.now_ns() if position is None else position.time_ns
-        plan = plan_of(messages, self._facts.config, self.republished, now_ns)
+        plan = plan_of(messages, self._facts.rules, now_ns)
         last_seqs = {
-            each.subject: rules.last_seq_of(store, each.subject)
+            each.subject: self._facts.rules.last_seq_of(each.subject)
             for each, target in zip(messages, plan.copies, strict=True)
             if target is not None
         }
@@ -167,7 +153,8 @@ class MessageWriter:
         for seq, (message, target) in enumerate(together, first_seq):
             self._follow_up(message, seq, time_ns)
             if target is not None:
-                self._copy(message, target, seq=seq, time_ns=time_ns, last_seqs=last_seqs)
+                self._ingest.hold_copy(seq, time_ns, target, message, last_seqs[message.subject])
+                last_seqs[message.subject] = seq
         expires_ns = min(filter(None, plan.expiries_ns), default=NEVER_NS)
         if expires_ns != NEVER_NS:
             self._expiry.expires_by(expires_ns)
@@ -176,7 +163,7 @@ class MessageWriter:
     def store_members(self, entries: Sequence[Entry], judged: Sequence[IncomingMessage]) -> int:
         """Store a batch of which only some messages were `judged`, the others being plain."""
         for message in judged:
-            rules.settle_ttl(message, self._facts.config)
+            self._facts.rules.settle_ttl(message, self._facts.now_ns())
         if any(each.rollup or each.ttl_s or each.message_id for each in judged):
             return self.store([as_message(each) for each in entries])
         try:
@@ -240,7 +227,7 @@ class MessageWriter:
     def _roll_up(self, message: IncomingMessage, seq: int) -> None:
         """Purge what a stored message replaces, but for its own subject: `keep` did that."""
         store, consumers = self._facts.store, self._consumers()
-        if not rules.may_roll_up(self._facts.config):
+        if not self._facts.rules.may_roll_up:
             return
         if message.rollup == ROLLUP_ALL:
             store.purge(seq=seq, durable=False)
@@ -253,59 +240,3 @@ class MessageWriter:
         ended = schedules.purged_by(message)
         if ended:
             store.purge(SubjectFilter([ended]), durable=False)
-
-    def _copy(
-        self,
-        message: IncomingMessage,
-        target: bytes,
-        *,
-        seq: int,
-        time_ns: int,
-        last_seqs: dict[bytes, int],
-    ) -> None:
-        """Publish a message again; `last_seqs` are the sequences before it, by subject."""
-        config = self._facts.config
-        headers, body = copy_of(
-            message,
-            config.name,
-            seq=seq,
-            time_ns=time_ns,
-            last_seq=last_seqs[message.subject],
-            is_empty=config.republish is not None and config.republish.headers_only,
-        )
-        last_seqs[message.subject] = seq
-        self._ingest.hold(seq, target, body, headers)
-
-
-def destination(transform: SubjectTransform | None, subject: bytes) -> bytes | None:
-    """Return the subject under which a message is published again, or None."""
-    found = renamed(transform, subject)
-    if found is None or not is_valid_subject(found) or not is_literal(found):
-        return None
-    return found
-
-
-def copy_of(
-    message: IncomingMessage,
-    stream_name: str,
-    *,
-    seq: int,
-    time_ns: int,
-    last_seq: int,
-    is_empty: bool,
-) -> tuple[bytes, bytes]:
-    """Return headers and body of a copy that is published again.
-
-    `last_seq` is the sequence of the subject's message before it, 0 for none; `is_empty` leaves
-    out the body.
-    """
-    before = message.headers[:-2] if message.headers else FIRST_LINE
-    told = (
-        f"Nats-Stream: {stream_name}\r\n".encode(),
-        b"Nats-Subject: %b\r\n" % message.subject,
-        b"Nats-Sequence: %d\r\n" % seq,
-        f"Nats-Time-Stamp: {timestamp(time_ns)}\r\n".encode(),
-        b"Nats-Last-Sequence: %d\r\n" % last_seq,
-        b"Nats-Msg-Size: %d\r\n" % len(message.body) if is_empty else b"",
-    )
-    return before + b"".join(told) + b"\r\n", b"" if is_empty else message.body

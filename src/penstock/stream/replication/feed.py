@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from random import randrange
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -21,7 +22,7 @@ from penstock.errors import ApiError
 from penstock.protocol.headers import without_prefix
 from penstock.stream.config.config import StreamSource
 from penstock.stream.info import OriginFault, StreamSourceInfo
-from penstock.stream.publish.message import renamed, transform_of
+from penstock.stream.publish.message import transform_of
 from penstock.subjects import SubjectFilter
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Feed(ABC):
     def renamed(self, subject: bytes) -> bytes:
         """Return the subject under which a message of the origin is stored."""
         for transform in self._transforms:
-            found = renamed(transform, subject)
+            found = None if transform is None else transform.find(subject, randrange)
             if found is not None:
                 return found
         return subject
@@ -132,7 +133,7 @@ class Feed(ABC):
 
     def copy(self, copier: Copier, until: int) -> bool:
         """Copy plain messages up to a sequence by compiled code; return False if it copied none."""
-        if self._transforms or self.stream.publishing.is_careful:
+        if self._transforms or self.stream.publishing.judges_all:
             return False
         last_seq = self.copy_run(copier, until)
         if not last_seq:

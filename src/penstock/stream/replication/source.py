@@ -30,8 +30,8 @@ from penstock.limits import COPIED_MESSAGES_MAX, FEED_BYTES_MAX
 from penstock.protocol.headers import with_added, without
 from penstock.store.log.fast_copy import Copier
 from penstock.stream.config.config import RetentionPolicy, StreamSource
-from penstock.stream.publish.judge import AlreadyStored
 from penstock.stream.publish.message import STREAM_SOURCE, IncomingMessage
+from penstock.stream.publish.refusals import AlreadyStored
 from penstock.stream.replication.feed import Feed, OriginMessage, Start, without_expectations
 from penstock.text.times import Instant, timestamp
 

@@ -7,7 +7,7 @@ that is due once is purged by that; the copy of a repeating one says when it is 
 Invariant: everything here can be found again in the stream, so a restart loses nothing. What was
 due meanwhile is published once.
 
-Thread: the event loop's. `judge` checks schedules, `Publishing` publishes what is due.
+Thread: the event loop's. The publish rules check schedules, `Publishing` publishes what is due.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.store.filestore import FileStore
 from penstock.store.log.block import StoredMessage
 from penstock.stream.config.config import StreamConfig
 from penstock.stream.publish.message import MESSAGE_ID, ROLLUP, ROLLUP_SUBJECT, TTL, IncomingMessage
-from penstock.stream.publish.rules import parse_ttl, rollup_of
+from penstock.stream.publish.ttl import parse_ttl
 from penstock.stream.schedule.patterns import Due, find_zone, next_due
 from penstock.subjects import is_literal, is_valid_subject, patterns_overlap
 from penstock.text.times import parse_instant
@@ -98,10 +98,10 @@ def _check_schedule(message: IncomingMessage, config: StreamConfig) -> None:
     if ttl and not config.allow_msg_ttl:
         raise ApiError(error_codes.MESSAGE_TTL_DISABLED)
     _check_subjects(message, config)
-    rollup = rollup_of(message)
+    rollup = message.value(ROLLUP).lower()
     if not rollup:
         message.headers = with_added(message.headers, ROLLUP, ROLLUP_SUBJECT.encode())
-    elif rollup != ROLLUP_SUBJECT:
+    elif rollup != ROLLUP_SUBJECT.encode():
         raise ApiError(error_codes.MESSAGE_SCHEDULES_ROLLUP_INVALID)
 
 

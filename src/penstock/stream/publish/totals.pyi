@@ -1,0 +1,2 @@
+class Totals:
+    """The values of one stream's counters; for compiled code."""

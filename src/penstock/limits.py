@@ -207,9 +207,8 @@ Each is a request to the resolver; accounts beyond it are left out, and so is wh
 them."""
 
 PUBLISH_ANSWERS_MAX = 1024
-"""Subjects per user for which it is remembered whether they may be published to. A control line
-keeps a subject below 4 KiB, so one user can pin 4 MiB; a subject that is not remembered costs a
-comparison with each entry of the lists."""
+"""Subjects per user for which it is remembered whether they may be published to, 64 bytes each; a
+subject that is not remembered costs a comparison with each entry of the lists."""
 
 RESPONSES_TRACKED_MAX = 65_536
 """Reply subjects per connection that may still be answered (`allow_responses`). A service has one
@@ -237,8 +236,8 @@ PROXY_HEADER_S_MAX = 5.0
 FILTERED_READ_BYTES_MAX = 131_072
 """Bytes taken from a socket at a time where filters, such as TLS, stand before the protocol."""
 
-TLS_READ_BYTES = 65_536
-"""Plain bytes taken from a decrypted stream at a time."""
+TLS_READ_BYTES = 16_384
+"""Plain bytes taken from a decrypted stream at a time: a record, more does not come at once."""
 
 PRODUCER_STALL_S = 0.005
 """Seconds that a producer is not read whose receivers are far behind: the reference server's
@@ -273,6 +272,13 @@ WEBSOCKET_PACKED_PAYLOADS_MAX = 8
 
 WEBSOCKET_PACKED_BYTES_MAX = 64 * MIB
 """The same in bytes, for servers whose largest payload is large."""
+
+WEBSOCKET_EXPANDED_BYTES_PER_TURN = 256 * KIB
+"""Bytes that the compressed messages of one WebSocket client are expanded to before others get
+their turn, about a millisecond: a client may send thousands that expand a thousandfold."""
+
+WEBSOCKET_PIECE_COST_BYTES = 1 * KIB
+"""What one frame of a WebSocket client costs of its turn beside its bytes: a few microseconds."""
 
 WEBSOCKET_COMPRESS_ABOVE_BYTES = 64
 """Shorter WebSocket messages are sent as they are: compressing them costs more than it saves."""

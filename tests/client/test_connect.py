@@ -55,6 +55,36 @@ def assert_carries(client: Client, payload: bytes) -> None:
     client.flush()
 
 
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@both
+@pytest.mark.parametrize("compression", ["false", "true"])
+def test_everything_goes_through_websocket(kind: str, compression: str) -> None:
+    port = free_port()
+    settings = f"websocket {{ port: {port}, no_tls: true, compression: {compression} }}"
+    with (
+        server_process(kind, settings=settings),
+        Client.connect(f"ws://127.0.0.1:{port}") as client,
+    ):
+        assert_carries(client, b"x" * 500_000)
+        assert_carries(client, b"y")
+
+
+@both
+def test_everything_goes_through_websocket_under_tls(kind: str, keys: Keys) -> None:
+    port = free_port()
+    settings = f"websocket {{ port: {port}\n{keys.settings()} }}"
+    with (
+        server_process(kind, settings=settings),
+        Client.connect(f"wss://localhost:{port}", tls=keys.trusting) as client,
+    ):
+        assert_carries(client, b"x" * 500_000)
+
+
 @both
 def test_everything_goes_through_tls_where_the_server_wants_it(kind: str, keys: Keys) -> None:
     with server_process(kind, settings=keys.settings("verify: true")) as server:

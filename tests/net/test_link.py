@@ -6,6 +6,7 @@ import pytest
 
 from penstock.routing.hub import Hub, Service
 from penstock.routing.sublist import Sublist, Subscription
+from penstock.security.publishing import PublishPermissions, ResponsePermissions
 from penstock.subjects import SubjectFilter
 from tests.routing.recording import RecordingLink
 
@@ -220,14 +221,29 @@ def test_a_held_link_goes_on_where_it_stopped(room: Room) -> None:
     assert link.noted == [("ping",), ("pong",)]
 
 
-def test_replies_are_noted_where_they_are_tracked(room: Room) -> None:
+def test_what_may_not_be_published_goes_nowhere(room: Room) -> None:
+    sender, receiver = room.link(), room.link()
+    sender.publishing = PublishPermissions((b"a.*",), (b"a.secret",))
+    room.subscribe(receiver, b">")
+
+    sender.feed(b"".join(b"PUB %b 0\r\n\r\n" % each for each in (b"a.1", b"a.secret", b"b") * 2))
+
+    assert receiver.sent == b"MSG a.1 1 0\r\n\r\n" * 2
+    assert sender.noted == [("refused", b"a.secret"), ("refused", b"b")] * 2
+
+
+def test_a_reply_that_was_delivered_may_be_answered_once(room: Room) -> None:
     sender, answering = room.link(), room.link()
-    answering.tracks_replies = True
+    answering.publishing = PublishPermissions(())
+    answering.responses = ResponsePermissions(answering.publishing, 1, 0)
     room.subscribe(answering, b"a")
+    room.subscribe(sender, b"re")
 
     sender.feed(b"PUB a re 0\r\n\r\nPUB a 0\r\n\r\n")
+    answering.feed(b"PUB re 1\r\nx\r\n" * 2 + b"PUB b 0\r\n\r\n")
 
-    assert answering.noted == [("reply", b"re")]
+    assert sender.sent == b"MSG re 1 1\r\nx\r\n"
+    assert answering.noted == [("refused", b"re"), ("refused", b"b")]
 
 
 def test_a_service_is_called_with_the_parts_of_a_message(room: Room) -> None:

@@ -7,7 +7,9 @@ import base64
 import contextlib
 import itertools
 import random
+import re
 import ssl
+import zlib
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -21,12 +23,14 @@ from penstock.config.load import settled
 from penstock.config.options.server import ServerOptions, TlsOptions, WebsocketOptions
 from penstock.limits import (
     WEBSOCKET_BROWSER_FRAME_BYTES_MAX,
+    WEBSOCKET_EXPANDED_BYTES_PER_TURN,
     WEBSOCKET_PACKED_PAYLOADS_MAX,
     WEBSOCKET_REQUEST_BYTES_MAX,
 )
 from penstock.net.host import ClosedReason
 from penstock.net.tls import FilterFailed
 from penstock.net.websocket import WebSocketFilter
+from penstock.net.websocket_deflate import Packer
 from penstock.net.websocket_upgrade import WebSocketRules
 from penstock.protocol.websocket_frames import (
     BINARY,
@@ -277,6 +281,82 @@ def test_a_bomb_gives_no_more_than_the_largest_payload() -> None:
         made.incoming(masked(deflated(bytes(10_000_000)), compressed=True))
 
     assert failed.value.before == bytes(RULES.payload_max)
+
+
+def test_what_many_small_messages_expand_to_is_handed_on_a_part_at_a_time() -> None:
+    rules = WebSocketRules(payload_max=400_000, compression=True)
+    made = upgraded(rules, DEFLATE)
+    messages = [bytes([65 + place]) * rules.payload_max for place in range(8)]
+    sent = b"".join(masked(deflated(each), compressed=True) for each in messages)
+
+    parts = [made.incoming(sent)[0]]
+    while made.has_more:
+        parts.append(made.incoming(b"")[0])
+
+    assert b"".join(parts) == b"".join(messages)
+    most = rules.payload_max + WEBSOCKET_EXPANDED_BYTES_PER_TURN
+    assert max(len(part) for part in parts) <= most
+
+
+def test_very_many_frames_are_looked_at_in_several_turns() -> None:
+    made = upgraded()
+
+    turns = [made.incoming(masked(b"hi", PING) * 1000)[1]]
+    while made.has_more:
+        turns.append(made.incoming(b"")[1])
+
+    assert b"".join(turns) == (frame_header(PONG, 2) + b"hi") * 1000
+    assert len(turns) > 2
+
+
+def test_a_violation_behind_much_is_told_when_its_turn_comes() -> None:
+    made = upgraded()
+    made.incoming(masked(b"hi", PING) * 1000 + b"\x83\x80")
+
+    def go_on() -> None:
+        for _ in range(1000):
+            made.incoming(b"")
+
+    with pytest.raises(FilterFailed, match="unknown opcode 3"):
+        go_on()
+
+
+@given(st.lists(st.binary(max_size=2000) | st.text("ab ", max_size=9000).map(str.encode)))
+def test_what_was_compressed_before_does_not_show(payloads: list[bytes]) -> None:
+    packer = Packer()
+
+    for payload in payloads:
+        fresh = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
+        expected = fresh.compress(payload) + fresh.flush(zlib.Z_SYNC_FLUSH)
+        assert packer.pack(payload) + b"\x00\x00\xff\xff" == expected
+
+
+def test_messages_that_take_many_turns_arrive_whole_and_in_order() -> None:
+    count, size = 30, 500
+
+    async def story() -> None:
+        websocket = WebsocketOptions(host="127.0.0.1", port=-1, no_tls=True, compression=True)
+        options = ServerOptions(host="127.0.0.1", port=-1, websocket=websocket)
+        async with Server(options) as server:
+            assert server.options.websocket is not None
+            url = f"ws://127.0.0.1:{server.options.websocket.port}/"
+            async with (
+                aiohttp.ClientSession() as session,
+                session.ws_connect(url, compress=15) as socket,
+            ):
+                await socket.send_bytes(b'CONNECT {"verbose":false}\r\nSUB a.> 1\r\n')
+                for number in range(count):
+                    subjects = [b"a.%d.%d" % (number, place) for place in range(size)]
+                    pubs = [b"PUB %b 1000\r\n%b\r\n" % (each, b"x" * 1000) for each in subjects]
+                    await socket.send_bytes(b"".join(pubs))
+                await socket.send_bytes(b"PING\r\n")
+                received = b""
+                while b"PONG\r\n" not in received[-2000:]:
+                    received += await socket.receive_bytes()
+        lines = re.findall(rb"MSG a\.(\d+)\.(\d+) 1 1000\r\n", received)
+        assert lines == [(b"%d" % m, b"%d" % n) for m in range(count) for n in range(size)]
+
+    run(story())
 
 
 def test_compressed_data_without_an_end_is_not_gathered_for_ever() -> None:

@@ -59,8 +59,8 @@ class RecordingLink(Link):
         self.ended.append(subscription.sid)
         self.sublist.remove(subscription)
 
-    def on_reply_delivered(self, reply: bytes) -> None:
-        self.noted.append(("reply", reply))
+    def on_refused(self, subject: bytes) -> None:
+        self.noted.append(("refused", subject))
 
     def drain(self) -> None:
         self.sent += self.out.take()

@@ -15,14 +15,19 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import socket
 from collections import deque
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
 from penstock.client.columns import collect
-from penstock.client.connect import ClientTls, ConnectOptions, open_wire, set_timeout
+from penstock.client.connect import (
+    ClientTls,
+    Connected,
+    ConnectOptions,
+    open_wire,
+    set_timeout,
+)
 from penstock.client.credentials import DEFAULT_PORT, NOBODY, Credentials, parse_url
 from penstock.client.row_publisher import RowPublisher, Rows
 from penstock.client.wire import ReceivedMessage, Wire
@@ -36,7 +41,7 @@ DEFAULT_URL = f"nats://127.0.0.1:{DEFAULT_PORT}"
 class Client:
     """A connection to a server; see the module."""
 
-    def __init__(self, sock: socket.socket, wire: Wire, info: dict[str, Any]) -> None:
+    def __init__(self, sock: Connected, wire: Wire, info: dict[str, Any]) -> None:
         """Use `connect`."""
         self.info = info
         self._socket = sock

@@ -20,8 +20,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.client.credentials import Address, Credentials
+from penstock.client.websocket import WebSocketStream
 from penstock.client.wire import Wire
 from penstock.errors import AuthorizationError, CannotConnect, FormatError, UsageError
+
+Connected = socket.socket | WebSocketStream
+"""What a connection's bytes go through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +49,35 @@ class ConnectOptions:
     timeout_s: float
 
 
-def open_wire(
-    address: Address, options: ConnectOptions
-) -> tuple[socket.socket, Wire, dict[str, Any]]:
+def open_wire(address: Address, options: ConnectOptions) -> tuple[Connected, Wire, dict[str, Any]]:
     """Connect and log in; return the socket, its wire and the server's INFO.
 
     Raise CannotConnect, AuthorizationError, UsageError, FormatError, or TimeoutError if the server
     does not answer in time.
     """
+    sock: Connected
     with _told(address):
-        sock = socket.create_connection((address.host, address.port), timeout=options.timeout_s)
+        sock = opened = socket.create_connection(
+            (address.host, address.port), timeout=options.timeout_s
+        )
     try:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        set_timeout(sock, options.timeout_s)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with _told(address):
-            wire = Wire(sock.fileno())
-            if options.tls is not None and options.tls.is_first:
-                sock = _secured(sock, wire, address, options)
+            wire = Wire(opened.fileno())
+            if address.is_websocket:
+                if address.is_tls:
+                    sock = opened = _secured(opened, address, options)
+                sock = WebSocketStream.upgrade(opened, address)
+                wire.secure(sock)
+            else:
+                set_timeout(opened, options.timeout_s)
+                if options.tls is not None and options.tls.is_first:
+                    sock = _secured(opened, address, options)
+                    wire.secure(sock)
             info = _read_info(wire)
-            if not isinstance(sock, ssl.SSLSocket) and _wants_tls(info, address, options):
-                sock = _secured(sock, wire, address, options)
+            if sock is opened and _wants_tls(info, address, options):
+                sock = _secured(opened, address, options)
+                wire.secure(sock)
             _log_in(wire, info, address, options)
     except BaseException:
         sock.close()
@@ -72,9 +85,9 @@ def open_wire(
     return sock, wire, info
 
 
-def set_timeout(sock: socket.socket, timeout_s: float | None) -> None:
+def set_timeout(sock: Connected, timeout_s: float | None) -> None:
     """Set how long a read or a write may wait; None for ever."""
-    if isinstance(sock, ssl.SSLSocket):
+    if isinstance(sock, ssl.SSLSocket | WebSocketStream):
         sock.settimeout(timeout_s)
         return
     # The compiled side reads the descriptor itself, so the timeout must be the kernel's. For the
@@ -126,9 +139,7 @@ def _wants_tls(info: dict[str, Any], address: Address, options: ConnectOptions) 
     return is_wanted
 
 
-def _secured(
-    sock: socket.socket, wire: Wire, address: Address, options: ConnectOptions
-) -> ssl.SSLSocket:
+def _secured(sock: socket.socket, address: Address, options: ConnectOptions) -> ssl.SSLSocket:
     tls = options.tls or ClientTls()
     try:
         context = ssl.create_default_context(cafile=tls.ca_file or None)
@@ -139,9 +150,7 @@ def _secured(
         raise UsageError(f"cannot use {files} for TLS: {error}") from None
     set_timeout(sock, None)
     sock.settimeout(options.timeout_s)
-    secured = context.wrap_socket(sock, server_hostname=address.host)
-    wire.secure(secured)
-    return secured
+    return context.wrap_socket(sock, server_hostname=address.host)
 
 
 def _log_in(wire: Wire, info: dict[str, Any], address: Address, options: ConnectOptions) -> None:

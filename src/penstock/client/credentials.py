@@ -3,7 +3,9 @@
     Credentials(token="s3cret")
     Credentials.from_creds_file("alice.creds")     a JWT and the seed that signs for it
     Credentials.from_seed_file("alice.nk")         a seed alone
-    parse_url("nats://[user[:password]@]host[:port]")     tls:// for TLS; a bare host is fine
+    parse_url("nats://[user[:password]@]host[:port]")     a bare host is fine
+
+tls:// is for TLS, ws:// and wss:// are for a server's WebSocket port.
 
 Invariants: no secret shows in a repr or in an error. A seed is never sent: it signs the server's
 nonce.
@@ -100,7 +102,8 @@ def _read(path: str | Path) -> str:
 
 
 DEFAULT_PORT = 4222
-SCHEMES = ("nats", "tcp", "tls")
+SCHEMES = ("nats", "tcp", "tls", "ws", "wss")
+WEBSOCKET_PORTS = {"ws": 80, "wss": 443}
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -110,6 +113,7 @@ class Address(msgspec.Struct, frozen=True):
     port: int
     credentials: Credentials = NOBODY
     is_tls: bool = False
+    is_websocket: bool = False
 
     def __str__(self) -> str:
         """Return host and port as people write them, without secrets."""
@@ -121,13 +125,15 @@ def parse_url(url: str) -> Address:
     """Return the address of a URL; raise UsageError if it is not one of NATS."""
     try:
         parts = urlsplit(url if "://" in url else f"nats://{url}")
-        port = parts.port or DEFAULT_PORT
+        port = parts.port or WEBSOCKET_PORTS.get(parts.scheme, DEFAULT_PORT)
     except ValueError:
         raise UsageError("not a NATS address: host and port do not read as such") from None
     if parts.scheme not in SCHEMES:
-        raise UsageError(f"not a NATS address: {parts.scheme}:// (nats:// and tls:// are)")
+        raise UsageError(f"not a NATS address: {parts.scheme}:// (nats://, tls://, ws:// are)")
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     known = Credentials(user=user, password=password)
     if user and parts.password is None:
         known = Credentials(token=user)
-    return Address(parts.hostname or "127.0.0.1", port, known, parts.scheme == "tls")
+    is_websocket = parts.scheme in WEBSOCKET_PORTS
+    is_tls = parts.scheme in ("tls", "wss")
+    return Address(parts.hostname or "127.0.0.1", port, known, is_tls, is_websocket)

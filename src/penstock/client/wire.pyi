@@ -2,6 +2,8 @@ import ssl
 from dataclasses import dataclass
 from typing import final
 
+from penstock.client.websocket import WebSocketStream
+
 @dataclass(frozen=True, slots=True)
 class ReceivedMessage:
     subject: bytes
@@ -19,7 +21,7 @@ class Wire:
     @property
     def errors(self) -> list[bytes]: ...
     def __init__(self, fd: int) -> None: ...
-    def secure(self, secured: ssl.SSLSocket) -> None: ...
+    def secure(self, secured: ssl.SSLSocket | WebSocketStream) -> None: ...
     def write(self, data: bytes) -> None: ...
     def publish(
         self,

@@ -18,7 +18,7 @@ from libc.string cimport memcpy
 from penstock.consumer.pending cimport Pending
 from penstock.format.record cimport Record
 from penstock.protocol.lines cimport put_number
-from penstock.routing.hub cimport Hub, route_to
+from penstock.routing.hub cimport Hub, route_as
 from penstock.net.link cimport backlog
 from penstock.routing.sublist cimport Frame, Matches, Sublist
 from penstock.store.log.fast_scan cimport TAKEN_NONE, TAKEN_UNREAD, Scanner, Taken
@@ -198,9 +198,9 @@ cdef class MessageSender:
                 if 0 <= bytes_max < self.sent_bytes + size and (self.sent or not first_goes):
                     return RUN_BYTES
                 if in_turn is not None:
-                    found = <Matches>in_turn[place]
+                    found, target = <Matches>in_turn[place], <bytes>targets[place]
                     place = (place + 1) % len(in_turn)
-                if not route_to(self.hub, found, None, &frame):
+                if not route_as(self.hub, found, None, &frame, target, len(target)):
                     return RUN_NOBODY
                 pending.note(scanner.seq, consumer_seq, now_ns)
                 consumer_seq += 1

@@ -76,6 +76,7 @@ class Channel(Link):
         """Go on after `hold` with what has come since."""
         if not self.closed:
             self.release()
+            self._take_more()
             self.resume_reading()
             self._end_if_told()
 
@@ -188,11 +189,26 @@ class Channel(Link):
         if told and not self.closed and not self.held:
             self.close(ClosedReason.CLIENT_CLOSED)
 
-    def _pass_in(self, data: bytes) -> None:
-        """Pass bytes of the socket through the filters to the protocol."""
-        place = 0
+    def _take_more(self) -> None:
+        # Go on with what a filter has left for a turn of its own, once the link is free for it.
+        for place, each in enumerate(self.filters):
+            if each.has_more and not (self.held or self.closed or self._stalled):
+                self._pass_in(b"", place)
+
+    def _rest_if_more(self) -> None:
+        if not self.closed and any(each.has_more for each in self.filters):
+            self.on_long_turn()
+
+    def _pass_in(self, data: bytes, first: int = 0) -> None:
+        """Pass bytes through the filters, from the first one on, to the protocol."""
+        self._filter(data, first)
+        self._rest_if_more()
+
+    def _filter(self, data: bytes, first: int) -> None:
+        place, filters = first, self.filters
         try:
-            for place, each in enumerate(self.filters):
+            for place in range(first, len(filters)):
+                each = filters[place]
                 was_ready = each.ready
                 data, answer = each.incoming(data)
                 if answer:
@@ -259,14 +275,17 @@ class Channel(Link):
         if self.closed:
             # The socket's number may be another connection's by now.
             return
-        self._wire.append(data)
-        if len(self._wire) > self.max_pending:
+        if len(self._wire) + len(data) > self.max_pending:
             self.on_slow()
-        elif not self.blocked:
-            self._send_rest()
+        elif self.blocked:
+            self._wire.append(data)
+        else:
+            self._note_sent(self._wire.send_behind(self._socket_fd, data))
 
     def _send_rest(self) -> None:
-        left = self._wire.send_to(self._socket_fd)
+        self._note_sent(self._wire.send_to(self._socket_fd))
+
+    def _note_sent(self, left: int) -> None:
         if left < 0:
             self.close(ClosedReason.WRITE_ERROR)
         elif left > 0 and not self.blocked:
@@ -331,6 +350,7 @@ class Channel(Link):
 
     def _end_stall(self) -> None:
         self._stalled = False
+        self._guarded(self._take_more)
         self.resume_reading()
 
     # Ending

@@ -2,8 +2,8 @@
 
 Handshake, authentication, subscriptions, pings, violations and the end of a connection are here.
 Messages are not: they pass through `net.link` without a call into this file, unless a publish
-must be checked (permissions, mappings, pedantic clients). Nor are sockets: these are the business
-of `net.channel`.
+must be looked at (reserved subjects, mappings, pedantic clients). Nor are sockets: these are the
+business of `net.channel`.
 
 One thread: the event loop's.
 """
@@ -167,7 +167,7 @@ class Connection(Channel):
         self.options = options
         self.last_activity_ns = self.host.clock.now_ns()
         # A first estimate, until a PING is answered.
-        self.rtt_ns = max(self.last_activity_ns - self.start_ns, 1)
+        self._note_rtt(self.last_activity_ns - self.start_ns)
         self.cancel_timer("auth")
         if again:
             self._drop_subscriptions()
@@ -204,11 +204,13 @@ class Connection(Channel):
     def become(self, identity: Any) -> None:
         """Adopt an identity: account, permissions, limits."""
         self.identity = identity
+        self.introductions = None
         self.sublist = identity.sublist
         self.authorized = True
-        self.checked = identity.checks_publish
+        self.publishing = identity.publishing
+        self.responses = identity.responses
+        self.checked = identity.maps_subjects
         self.traces_parents = identity.traces_parents
-        self.tracks_replies = identity.tracks_replies
         self.max_payload = identity.max_payload(self.host.limits.max_payload)
 
     def _auth_timed_out(self) -> None:
@@ -312,6 +314,10 @@ class Connection(Channel):
             return text
         return ""
 
+    def on_refused(self, subject: bytes) -> None:
+        """Send the client an error: it may not publish to a subject."""
+        self._refuse_subject(subject)
+
     def _refuse_subject(self, subject: bytes) -> str:
         text = f"Permissions Violation for Publish to {quoted_bytes(subject)}"
         self.error(text)
@@ -335,10 +341,6 @@ class Connection(Channel):
         self._refuse_subject(destination)
         return False
 
-    def on_reply_delivered(self, reply: bytes) -> None:
-        """Note that this client may answer to `reply`."""
-        self.identity.note_reply(reply)
-
     # Liveness
 
     def on_ping(self) -> None:
@@ -354,7 +356,12 @@ class Connection(Channel):
         """Note that the client is alive, and its round trip."""
         self._pings_out = 0
         if self._ping_sent_ns:
-            self.rtt_ns = max(self.host.clock.monotonic_ns() - self._ping_sent_ns, 1)
+            self._note_rtt(self.host.clock.monotonic_ns() - self._ping_sent_ns)
+
+    def _note_rtt(self, rtt_ns: int) -> None:
+        self.rtt_ns = max(rtt_ns, 1)
+        # Services of other accounts are told of it.
+        self.introductions = None
 
     def _ping_later(self, *, first: bool = False) -> None:
         interval_s = self._ping_interval_ns / 1e9

@@ -6,6 +6,7 @@ from penstock.protocol.lines cimport Line
 from penstock.routing.hub cimport Hub
 from penstock.routing.outbox cimport Outbox
 from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
+from penstock.security.publishing cimport PublishPermissions, ResponsePermissions
 
 
 cdef class Link(Receiver):
@@ -23,12 +24,14 @@ cdef class Link(Receiver):
     cdef public bint pedantic
     cdef public bint headers
     cdef public bint no_responders
-    # A publish goes through `may_publish`: permissions, mappings.
+    # What it may publish to; None for everything. And the reply subjects that it may answer to
+    # besides, because they were delivered to it; None without that right.
+    cdef public PublishPermissions publishing
+    cdef public ResponsePermissions responses
+    # A publish goes through `may_publish`: mappings.
     cdef public bint checked
     # A message with the header `traceparent` goes through `publish_traced`, too.
     cdef public bint traces_parents
-    # Replies delivered to it must be noted (allow_responses).
-    cdef public bint tracks_replies
     cdef public int64_t max_payload
     cdef public size_t max_control_line
     cdef public size_t max_pending
@@ -75,6 +78,7 @@ cdef class Link(Receiver):
     cdef int _take(self, const Frame* frame) except -1
     cdef int _take_traced(self, const Frame* frame) except -1
     cdef int _route(self, const Frame* frame) except -1
+    cdef bint _is_refused(self, const Frame* frame) except -1
     cdef Matches _look_up(self, const Frame* frame)
     cdef int _pass_on(self, const Frame* frame) except -1
     cdef int _control(self, const Line* line) except -1

@@ -1,6 +1,7 @@
 from penstock.routing.hub import Hub
 from penstock.routing.outbox import Outbox
 from penstock.routing.sublist import Receiver, Sublist, Subscription
+from penstock.security.publishing import PublishPermissions, ResponsePermissions
 
 class Link(Receiver):
     @property
@@ -30,7 +31,8 @@ class Link(Receiver):
     no_responders: bool
     checked: bool
     traces_parents: bool
-    tracks_replies: bool
+    publishing: PublishPermissions | None
+    responses: ResponsePermissions | None
     max_payload: int
     max_control_line: int
     max_pending: int
@@ -50,7 +52,7 @@ class Link(Receiver):
     def on_slow(self) -> None: ...
     def on_blocked(self) -> None: ...
     def on_auto_unsubscribed(self, subscription: Subscription) -> None: ...
-    def on_reply_delivered(self, reply: bytes) -> None: ...
+    def on_refused(self, subject: bytes) -> None: ...
     def on_stall(self) -> None: ...
     def on_long_turn(self) -> None: ...
     def drain(self) -> None: ...

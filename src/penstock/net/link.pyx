@@ -27,11 +27,10 @@ from penstock.protocol.lines cimport (
     OP_INFO, OP_MINUS_ERR, OP_MSG, OP_PING, OP_PONG, OP_PUB, OP_SUB, OP_UNSUB, SIZE_BAD, Argument,
     Line, PublishLine, parse_size, put_number, read_line, read_publish, split_arguments,
 )
+from penstock.protocol.subject_cache cimport same_text
 from penstock.routing.hub cimport HEADROOM, TAKEN, TAKEN_LATE, Hub, Shadow, route_to
 from penstock.routing.outbox cimport Outbox
-from penstock.routing.sublist cimport (
-    Frame, Matches, Receiver, Subscription, same_text,
-)
+from penstock.routing.sublist cimport Frame, Matches, Receiver, Subscription
 
 cdef extern from "sys/socket.h" nogil:
     ssize_t c_recv "recv"(int fd, void* data, size_t size, int flags)
@@ -124,9 +123,6 @@ cdef class Link(Receiver):
     def on_auto_unsubscribed(self, Subscription subscription):
         """A subscription has had its last message."""
 
-    def on_reply_delivered(self, bytes reply):
-        """A message with this reply subject was delivered, and replies are tracked."""
-
     def on_stall(self):
         """A receiver is far behind what this client publishes: reading must pause for a moment."""
 
@@ -135,6 +131,9 @@ cdef class Link(Receiver):
 
     def drain(self):
         """Send what waits through the filters; called where `fd` is -1."""
+
+    def on_refused(self, bytes subject):
+        """The client may not publish to this subject: its message goes nowhere."""
 
     def may_publish(self, bytes subject, bytes reply):
         """Return the subject with which a checked publish goes on; None where it is refused."""
@@ -454,9 +453,20 @@ cdef class Link(Receiver):
                 self.write(b"+OK\r\n")
             self._pass_on(&mapped)
             return 0
+        if self.publishing is not None and self._is_refused(frame):
+            _spend(self, PYTHON_COST)
+            self.on_refused(frame.subject[:frame.subject_size])
+            return 0
         if self.verbose:
             self.write(b"+OK\r\n")
         return self._pass_on(frame)
+
+    cdef bint _is_refused(self, const Frame* frame) except -1:
+        return not self.publishing.allows_raw(frame.subject, frame.subject_size) and (
+            self.responses is None or not self.responses.allows_raw(
+                frame.subject, frame.subject_size, self.hub.now_ns()
+            )
+        )
 
     cdef int _pass_on(self, const Frame* frame) except -1:
         cdef Matches found = None
@@ -662,8 +672,8 @@ cdef class Link(Receiver):
         self.out_bytes += body
         self.hub.out_msgs += 1
         self.hub.out_bytes += body
-        if self.tracks_replies and frame.reply_size:
-            self.on_reply_delivered(frame.reply[:frame.reply_size])
+        if self.responses is not None and frame.reply_size:
+            self.responses.note_raw(frame.reply, frame.reply_size, self.hub.now_ns())
         if self.blocked:
             return TAKEN_LATE if (box.end - box.start) * 4 > self.max_pending * 3 else TAKEN
         if box.end - box.start > SEND_EARLY and self.fd >= 0:

@@ -59,6 +59,11 @@ class Filter(Protocol):
         """True if the handshake is done."""
         ...
 
+    @property
+    def has_more(self) -> bool:
+        """True if bytes that came wait for a turn of their own: `incoming(b"")`."""
+        ...
+
     def incoming(self, data: bytes) -> tuple[bytes, bytes]:
         """Return (protocol bytes, bytes to send back) of the socket's; raise FilterFailed."""
         ...
@@ -74,6 +79,8 @@ class Filter(Protocol):
 
 class TlsFilter:
     """TLS on the server's side, over memory buffers."""
+
+    has_more = False
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._in = ssl.MemoryBIO()
@@ -111,10 +118,15 @@ class TlsFilter:
 
     def _read(self) -> bytes:
         parts = []
-        with contextlib.suppress(ssl.SSLWantReadError):
+        try:
             while part := self.tls.read(TLS_READ_BYTES):
                 parts.append(part)
+                if not self._in.pending and not self.tls.pending():
+                    # Asking once more would cost an exception.
+                    return b"".join(parts)
             self.ended = True
+        except ssl.SSLWantReadError:
+            pass
         return b"".join(parts)
 
     def outgoing(self, data: bytes) -> bytes:

@@ -1,27 +1,30 @@
 """WebSocket on the server's side: the upgrade request, then frames, as a filter of a connection.
 
-Messages are handed on as their bytes come, whatever the size of a frame. A compressed one
-(permessage-deflate without context takeover) is gathered first, and what it expands to is bounded
-by the largest payload. Control frames are answered here. The connection ends with the status and
-the words of the reference server.
+Messages are handed on as their bytes come, whatever the size of a frame. A compressed one is
+gathered and expanded first, `net.websocket_deflate`. Control frames are answered here. The
+connection ends with the status and the words of the reference server.
+
+Invariant: one call expands, and looks at, no more than a bounded part of what came; `has_more` says
+that another call goes on with the rest.
 
 One filter belongs to one connection; the event loop's thread.
 """
 
 from __future__ import annotations
 
-import zlib
+from collections import deque
 from http import HTTPStatus
 
 from penstock.limits import (
     WEBSOCKET_BROWSER_FRAME_BYTES_MAX,
     WEBSOCKET_COMPRESS_ABOVE_BYTES,
-    WEBSOCKET_PACKED_BYTES_MAX,
-    WEBSOCKET_PACKED_PAYLOADS_MAX,
+    WEBSOCKET_EXPANDED_BYTES_PER_TURN,
+    WEBSOCKET_PIECE_COST_BYTES,
     WEBSOCKET_REQUEST_BYTES_MAX,
 )
 from penstock.net.host import ClosedReason
 from penstock.net.tls import FilterFailed
+from penstock.net.websocket_deflate import Expander, Packer
 from penstock.net.websocket_upgrade import (
     UpgradeRequest,
     WebSocketRules,
@@ -42,9 +45,6 @@ from penstock.protocol.websocket_frames import (
 )
 
 _HEAD_END = b"\r\n\r\n"
-_SYNC_TAIL = b"\x00\x00\xff\xff"
-# An empty last block besides, so that the end of the data can be told from a cut.
-_FINAL_TAIL = _SYNC_TAIL + b"\x01\x00\x00\xff\xff"
 
 _NORMAL = 1000
 _GOING_AWAY = 1001
@@ -80,7 +80,8 @@ _STATUS_OF = {
 class WebSocketFilter:
     """WebSocket between a socket and the protocol; see the module."""
 
-    def __init__(self, rules: WebSocketRules) -> None:
+    def __init__(self, rules: WebSocketRules, packer: Packer | None = None) -> None:
+        """`packer` compresses for all connections of a server; None for one of its own."""
         self._rules = rules
         self.request: UpgradeRequest | None = None
         """What the client asked for, when it was accepted."""
@@ -89,10 +90,10 @@ class WebSocketFilter:
         self._reader = FrameReader(masked=True, compressing=False)
         self._compress = False
         self._frame_bytes_max = 0
-        self._packed = bytearray()
-        self._packed_bytes_max = min(
-            rules.payload_max * WEBSOCKET_PACKED_PAYLOADS_MAX, WEBSOCKET_PACKED_BYTES_MAX
-        )
+        # Pieces of frames that came and were not looked at yet.
+        self._waiting: deque[tuple[int, bytes, bool, bool]] = deque()
+        self._expander = Expander(rules.payload_max)
+        self._packer = packer or Packer()
         self._close_sent = False
 
     @property
@@ -106,47 +107,62 @@ class WebSocketFilter:
         """Return (protocol bytes, bytes to send back) of the socket's; raise FilterFailed."""
         if self.request is None:
             return b"", self._upgrade(data)
+        self._waiting.extend(self._reader.feed(data))
         plain: list[bytes] = []
         answers: list[bytes] = []
-        failure = self._take(data, plain, answers)
+        failure = self._take(plain, answers)
         if failure is not None:
+            self._waiting.clear()
             failure.before = b"".join(plain)
             failure.farewell = b"".join(answers) + failure.farewell
             raise failure
         return b"".join(plain), b"".join(answers)
 
-    def _take(self, data: bytes, plain: list[bytes], answers: list[bytes]) -> FilterFailed | None:
-        for opcode, payload, compressed, final in self._reader.feed(data):
-            if opcode == PING:
-                answers.append(frame_header(PONG, len(payload)) + payload)
-            elif opcode == CLOSE:
-                return self._closed_by_client(payload)
-            elif opcode == BINARY and not compressed:
-                plain.append(payload)
-            elif opcode == BINARY and (reason := self._expand(payload, final, plain)):
-                return _failed(reason)
-        violation = self._reader.violation
-        return self._violated(violation) if violation else None
+    @property
+    def has_more(self) -> bool:
+        """True if something that came waits for the next turn."""
+        # What cannot be a frame is told behind what came before it.
+        waits = bool(self._waiting) or self._expander.is_expanding
+        return waits or bool(self._reader.violation)
 
-    def _expand(self, payload: bytes, final: bool, plain: list[bytes]) -> str:
-        """Add a piece of a compressed message; return what is wrong with it, or ""."""
-        self._packed += payload
-        if len(self._packed) > self._packed_bytes_max:
-            return "maximum payload exceeded"
-        if not final:
-            return ""
-        packed = self._packed + _FINAL_TAIL
-        self._packed = bytearray()
-        expander = zlib.decompressobj(-zlib.MAX_WBITS)
-        payload_max = self._rules.payload_max
-        try:
-            expanded = expander.decompress(packed, payload_max + 1)
-        except zlib.error:
-            return "compressed data that cannot be read"
-        plain.append(expanded[:payload_max])
-        if len(expanded) > payload_max:
-            return "maximum payload exceeded"
-        return "" if expander.eof else "unexpected end of compressed data"
+    def _take(self, plain: list[bytes], answers: list[bytes]) -> FilterFailed | None:
+        expander = self._expander
+        left = WEBSOCKET_EXPANDED_BYTES_PER_TURN
+        while left > 0:
+            if expander.is_expanding:
+                expanded, size = expander.expand(left)
+                plain.append(expanded)
+                left -= size
+            elif self._waiting:
+                failure = self._take_piece(*self._waiting.popleft(), plain, answers)
+                if failure is not None:
+                    return failure
+                left -= WEBSOCKET_PIECE_COST_BYTES
+            else:
+                violation = self._reader.violation
+                return self._violated(violation) if violation else None
+            if expander.wrong:
+                return _failed(expander.wrong)
+        return None
+
+    def _take_piece(
+        self,
+        opcode: int,
+        payload: bytes,
+        compressed: bool,
+        final: bool,
+        plain: list[bytes],
+        answers: list[bytes],
+    ) -> FilterFailed | None:
+        if opcode == PING:
+            answers.append(frame_header(PONG, len(payload)) + payload)
+        elif opcode == CLOSE:
+            return self._closed_by_client(payload)
+        elif opcode == BINARY and compressed:
+            self._expander.add(payload, final=final)
+        elif opcode == BINARY:
+            plain.append(payload)
+        return None
 
     def _closed_by_client(self, payload: bytes) -> FilterFailed:
         if len(payload) == 1:
@@ -180,9 +196,7 @@ class WebSocketFilter:
     def outgoing(self, data: bytes) -> bytes:
         """Return protocol bytes in frames."""
         if self._compress and len(data) > WEBSOCKET_COMPRESS_ABOVE_BYTES:
-            packer = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
-            packed = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH)
-            return self._compressed(packed.removesuffix(_SYNC_TAIL))
+            return self._compressed(self._packer.pack(data))
         size_max = self._frame_bytes_max or len(data)
         if len(data) <= size_max:
             return frame_header(BINARY, len(data)) + data

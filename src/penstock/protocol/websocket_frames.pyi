@@ -1,4 +1,4 @@
-"""WebSocket frames as bytes: a client's frames read as they come, the server's headers written."""
+"""WebSocket frames as bytes: read as they come; the headers and frames that are sent."""
 
 from typing import final
 
@@ -23,6 +23,12 @@ class FrameReader:
     def feed(self, data: bytes | bytearray) -> list[tuple[int, bytes, bool, bool]]:
         """Read bytes; return [(opcode, payload, compressed, final)]."""
         ...
+
+def masked_frame(
+    opcode: int, payload: bytes | memoryview, key: bytes, *, compressed: bool = False
+) -> bytes:
+    """Return a whole frame of a client, masked with a key of four bytes."""
+    ...
 
 def frame_header(opcode: int, size: int, *, compressed: bool = False, final: bool = True) -> bytes:
     """Return the header of a frame that the server sends: never masked."""

@@ -1,6 +1,6 @@
 # What the links of one server share; see hub.pyx.
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
 
@@ -26,10 +26,20 @@ cdef class Hub:
     # Receivers whose `finish` is called when the buffer at hand is done.
     cdef list finishing
     cdef uint64_t random_state
+    # Returns monotonic nanoseconds; asked at most once between two flushes.
+    cdef object monotonic_ns
+    cdef int64_t read_ns
+    cdef bint is_read
     # The publisher of the message that is being routed, borrowed; NULL for none.
     cdef void* source
+    # The subject under which it is routed, where that is not the frame's own; NULL otherwise.
+    cdef const uint8_t* target
+    cdef size_t target_size
+    # A message is being traced: who passes messages on has to ask how.
+    cdef public bint is_tracing
 
     cdef uint64_t random(self) noexcept
+    cdef int64_t now_ns(self) except -1
     cpdef flush(self)
     cpdef int publish_as(
         self, Sublist sublist, bytes target, bytes subject, bytes reply, bytes headers, bytes body
@@ -47,3 +57,9 @@ cdef class Shadow(Receiver):
 
 cdef int route(Hub hub, Sublist sublist, Receiver source, const Frame* frame) except -1
 cdef int route_to(Hub hub, Matches found, Receiver source, const Frame* frame) except -1
+cdef int route_as(
+    Hub hub, Matches found, Receiver source, const Frame* frame, const uint8_t* target, size_t size
+) except -1
+cdef int pass_to(
+    Hub hub, Sublist sublist, const uint8_t* target, size_t size, const Frame* frame
+) except -1

@@ -6,7 +6,7 @@ what receivers gathered meanwhile, with one system call each.
 One thread: the event loop's.
 """
 
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
@@ -49,9 +49,10 @@ cdef class Hub:
         self.dirty = []
         self.finishing = []
 
-    def __init__(self, uint64_t seed):
-        """`seed` starts the choice among queue members."""
+    def __init__(self, uint64_t seed, monotonic_ns=None):
+        """`seed` starts the choice among queue members; without a clock it is always 0."""
         self.random_state = seed | 1
+        self.monotonic_ns = monotonic_ns
 
     def __dealloc__(self):
         free(self.buffer)
@@ -62,6 +63,13 @@ cdef class Hub:
         self.random_state ^= self.random_state << 25
         self.random_state ^= self.random_state >> 27
         return self.random_state * 0x2545F4914F6CDD1DULL
+
+    cdef int64_t now_ns(self) except -1:
+        # Return the time at which the buffer at hand is walked: all of it happens at once.
+        if not self.is_read and self.monotonic_ns is not None:
+            self.read_ns = self.monotonic_ns()
+            self.is_read = True
+        return self.read_ns
 
     @property
     def publisher(self):
@@ -80,7 +88,9 @@ cdef class Hub:
         cdef bytes payload = headers + body if headers else body
         cdef Frame frame
         _fill(&frame, subject, reply, payload, len(headers))
-        return route_to(self, sublist.match(target, len(target)), None, &frame)
+        return route_as(
+            self, sublist.match(target, len(target)), None, &frame, target, len(target)
+        )
 
     def pass_on(self, Sublist sublist not None, bytes target not None, bytes subject not None,
                 bytes reply, bytes headers not None, bytes body not None):
@@ -89,16 +99,10 @@ cdef class Hub:
         It stays that publisher's message. No shadow takes it: a request that came through an import
         is not imported further.
         """
-        global passing_on
         cdef bytes payload = headers + body if headers else body
-        cdef Receiver source = None if self.source == NULL else <Receiver>self.source
         cdef Frame frame
         _fill(&frame, subject, reply, payload, len(headers))
-        passing_on += 1
-        try:
-            return route_to(self, sublist.match(target, len(target)), source, &frame)
-        finally:
-            passing_on -= 1
+        return pass_to(self, sublist, target, len(target), &frame)
 
     def give(self, Receiver source not None, Subscription subscription not None,
              bytes subject not None, bytes reply, bytes headers not None, bytes body not None):
@@ -118,6 +122,7 @@ cdef class Hub:
         cdef Receiver receiver
         cdef list dirty
         cdef Py_ssize_t done = 0
+        self.is_read = False
         while self.finishing:
             (<Receiver>self.finishing.pop()).finish()
         dirty = self.dirty
@@ -258,10 +263,37 @@ cdef int route(Hub hub, Sublist sublist, Receiver source, const Frame* frame) ex
 
 
 cdef int route_to(Hub hub, Matches found, Receiver source, const Frame* frame) except -1:
-    # As `_spread`, with the publisher noted in the hub; a service may publish within.
+    return route_as(hub, found, source, frame, NULL, 0)
+
+
+cdef int route_as(
+    Hub hub, Matches found, Receiver source, const Frame* frame, const uint8_t* target, size_t size
+) except -1:
+    # As `_spread`, with the publisher noted in the hub, and the subject by which the receivers were
+    # found where it is not the frame's own. A service may publish within.
     cdef void* outer = hub.source
+    cdef const uint8_t* outer_target = hub.target
+    cdef size_t outer_size = hub.target_size
     hub.source = NULL if source is None else <void*>source
+    hub.target = target
+    hub.target_size = size
     try:
         return _spread(hub, found, source, frame)
     finally:
         hub.source = outer
+        hub.target = outer_target
+        hub.target_size = outer_size
+
+
+cdef int pass_to(
+    Hub hub, Sublist sublist, const uint8_t* target, size_t size, const Frame* frame
+) except -1:
+    # Pass on a message that is being routed now to the subscriptions to `target`. It stays its
+    # publisher's message, and no shadow takes it.
+    global passing_on
+    cdef Receiver source = None if hub.source == NULL else <Receiver>hub.source
+    passing_on += 1
+    try:
+        return route_as(hub, sublist.match(target, size), source, frame, target, size)
+    finally:
+        passing_on -= 1

@@ -135,6 +135,27 @@ cdef class Outbox:
         """Send what a socket takes; return the bytes left over, -1 if the connection is gone."""
         return self.send(fd)
 
+    def send_behind(self, int fd, bytes data not None):
+        """Send what waits and bytes behind it; return what is left over as `send_to` does.
+
+        Bytes that the socket takes at once are not copied.
+        """
+        cdef const uint8_t* rest = data
+        cdef size_t size = len(data)
+        cdef ssize_t sent
+        while size and self.start == self.end:
+            sent = c_send(fd, rest, size, MSG_DONTWAIT | MSG_NOSIGNAL)
+            if sent < 0:
+                if errno == EINTR:
+                    continue
+                if errno == EAGAIN:
+                    break
+                return -1
+            rest += sent
+            size -= sent
+        self.put(rest, size)
+        return self.send(fd) if size else 0
+
     def take(self):
         """Remove and return everything that waits."""
         taken = PyBytes_FromStringAndSize(<char*>self.data + self.start, self.end - self.start)

@@ -1,28 +1,8 @@
 # Subscriptions by subject; see sublist.pyx.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
 
 from penstock.subjects cimport SubjectFilter
-
-
-cdef inline bint same_text(const uint8_t* one, const uint8_t* other, size_t size) noexcept nogil:
-    # As memcmp, without a call for the length of most subjects.
-    cdef uint64_t a, b, c, d
-    cdef uint32_t e, f, g, h
-    if 8 <= size <= 16:
-        memcpy(&a, one, 8)
-        memcpy(&b, other, 8)
-        memcpy(&c, one + size - 8, 8)
-        memcpy(&d, other + size - 8, 8)
-        return a == b and c == d
-    if 4 <= size < 8:
-        memcpy(&e, one, 4)
-        memcpy(&f, other, 4)
-        memcpy(&g, one + size - 4, 4)
-        memcpy(&h, other + size - 4, 4)
-        return e == f and g == h
-    return memcmp(one, other, size) == 0
 
 
 cdef struct Frame:
@@ -46,6 +26,9 @@ cdef class Receiver:
     # Whatever a subscription delivers to: a connection, or a part of the server.
     # True if it wants its own messages, too.
     cdef public bint echo
+    # What services of other accounts are told of it as a publisher, by their door; None to have
+    # them all made anew.
+    cdef public dict introductions
 
     # Return 0 if it did not take the message; otherwise how, see TAKEN in hub.pxd.
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1

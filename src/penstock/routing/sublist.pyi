@@ -5,6 +5,7 @@ from penstock.subjects import SubjectFilter
 
 class Receiver:
     echo: bool
+    introductions: dict[Receiver, bytes] | None
 
 @final
 class Subscription:

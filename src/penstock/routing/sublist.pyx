@@ -15,9 +15,10 @@ One thread: the event loop's.
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
 
 from penstock.errors import UsageError
+
+from penstock.protocol.subject_cache cimport hash_subject, same_text
 
 cdef extern from "string.h" nogil:
     void* memmem(const void* data, size_t size, const void* wanted, size_t wanted_size)
@@ -195,36 +196,6 @@ cdef int _extend(list found, object some) except -1:
     elif some is not None:
         found.append(some)
     return 0
-
-
-cdef inline uint64_t _mix(uint64_t value, uint64_t word) noexcept nogil:
-    value = (value ^ word) * 0x2545F4914F6CDD1DULL
-    return value ^ (value >> 29)
-
-
-cdef inline uint64_t hash_subject(const uint8_t* text, size_t size) noexcept nogil:
-    # Good enough for a table that tolerates collisions, and a few cycles for a short subject. The
-    # last bytes are read with loads that overlap: a copy of a few bytes would cost more than all.
-    cdef uint64_t value = 0x9E3779B97F4A7C15ULL ^ size
-    cdef uint64_t word = 0
-    cdef uint32_t first, last
-    if size >= 8:
-        while size > 8:
-            memcpy(&word, text, 8)
-            value = _mix(value, word)
-            text += 8
-            size -= 8
-        memcpy(&word, text + size - 8, 8)
-    elif size >= 4:
-        memcpy(&first, text, 4)
-        memcpy(&last, text + size - 4, 4)
-        word = (<uint64_t>first << 32) | last
-    elif size:
-        word = (
-            (<uint64_t>text[0] << 16) | (<uint64_t>text[size >> 1] << 8) | <uint64_t>text[size - 1]
-        )
-    value = _mix(value, word)
-    return value ^ (value >> 17)
 
 
 cdef class Sublist:

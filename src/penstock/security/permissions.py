@@ -11,10 +11,10 @@ The rules are the reference server's, with its corners:
   members only. Where an allow list has such entries for a subject, members of other groups are out.
 - A subject with an empty token matches no entry.
 
-Invariants: a `Permissions` always gives the same answer to the same question. Only its cache of
-answers changes, and that is bounded.
+Invariant: a `Permissions` always gives the same answer to the same question.
 
-Called by connections, on the event loop's thread.
+Called by connections, on the event loop's thread. What is asked for each publish is compiled:
+`security.publishing`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from penstock.errors import UsageError
-from penstock.limits import PUBLISH_ANSWERS_MAX, RESPONSES_TRACKED_MAX
+from penstock.security.publishing import PublishPermissions, ResponsePermissions
 from penstock.subjects import (
     SubjectFilter,
     is_literal,
@@ -114,15 +114,19 @@ class Permissions:
         self.subscribe_allow = tuple(subscribe_allow or ())
         self.subscribe_deny = tuple(subscribe_deny)
         self.responses = responses
-        self._publish_allow = _publish_patterns("publish allow", self.publish_allow or ())
-        self._publish_deny = _publish_patterns("publish deny", self.publish_deny)
+        allow = _publish_patterns("publish allow", self.publish_allow or ())
+        self.publishing = PublishPermissions(
+            None if self.publish_allow is None else allow,
+            _publish_patterns("publish deny", self.publish_deny),
+        )
+        """The answers for each publish, compiled."""
+
         self._plain_allow, self._queue_allow = _subscribe_entries(
             "subscribe allow", self.subscribe_allow
         )
         self._plain_deny, self._queue_deny = _subscribe_entries(
             "subscribe deny", self.subscribe_deny
         )
-        self._answers: dict[bytes, bool] = {}
 
     @classmethod
     def from_options(cls, options: PermissionOptions) -> Permissions:
@@ -160,20 +164,7 @@ class Permissions:
 
     def may_publish(self, subject: bytes) -> bool:
         """Return True if `subject` may be published to, responses aside."""
-        answer = self._answers.get(subject)
-        if answer is None:
-            answer = self._decide_publish(subject)
-            if len(self._answers) >= PUBLISH_ANSWERS_MAX:
-                del self._answers[next(iter(self._answers))]
-            self._answers[subject] = answer
-        return answer
-
-    def _decide_publish(self, subject: bytes) -> bool:
-        if b"" in subject.split(b"."):
-            return self.publish_allow is None
-        if self.publish_allow is not None and not _any_matches(self._publish_allow, subject):
-            return False
-        return not _any_matches(self._publish_deny, subject)
+        return self.publishing.allows(subject)
 
     def may_subscribe(self, subject: bytes, queue: bytes | None = None) -> bool:
         """Return True if a subscription is allowed, in the group `queue` or without one."""
@@ -204,63 +195,9 @@ class Permissions:
 
     def new_responses(self) -> ResponsePermissions | None:
         """Return a new memory of replies for a connection; None if responses are not allowed."""
-        return None if self.responses is None else ResponsePermissions(self, *self.responses)
-
-
-class ResponsePermissions:
-    """Reply subjects that one connection may answer to, though it may not publish to them.
-
-    Invariant: nothing is remembered that can no longer be used, except for what expired
-    since the last note, and never more than RESPONSES_TRACKED_MAX subjects: the oldest goes first.
-    """
-
-    def __init__(self, permissions: Permissions, messages_max: int, expires_ns: int) -> None:
-        self._permissions = permissions
-        self._messages_max = messages_max
-        self._expires_ns = expires_ns
-        # The subject's messages so far, and when it was noted; the oldest first.
-        self._replies: dict[bytes, tuple[int, int]] = {}
-
-    def __len__(self) -> int:
-        return len(self._replies)
-
-    def note(self, reply: bytes, now_ns: int) -> None:
-        """Remember that a message with this reply subject was delivered; time never goes back.
-
-        A subject that may still be answered is not noted anew, but counts one message: so does
-        the reference server.
-        """
-        if self._permissions.may_publish(reply) or self.allows(reply, now_ns):
-            return
-        self._forget_expired(now_ns)
-        if len(self._replies) >= RESPONSES_TRACKED_MAX:
-            del self._replies[next(iter(self._replies))]
-        self._replies[reply] = (0, now_ns)
-
-    def allows(self, subject: bytes, now_ns: int) -> bool:
-        """Return True if `subject` may be answered now, and count the message."""
-        noted = self._replies.get(subject)
-        if noted is None:
-            return False
-        count, noted_ns = noted
-        if self._is_expired(noted_ns, now_ns):
-            del self._replies[subject]
-            return False
-        if count + 1 == self._messages_max:
-            del self._replies[subject]
-        else:
-            self._replies[subject] = (count + 1, noted_ns)
-        return True
-
-    def _is_expired(self, noted_ns: int, now_ns: int) -> bool:
-        return self._expires_ns > 0 and now_ns - noted_ns > self._expires_ns
-
-    def _forget_expired(self, now_ns: int) -> None:
-        while self._replies:
-            oldest = next(iter(self._replies))
-            if not self._is_expired(self._replies[oldest][1], now_ns):
-                return
-            del self._replies[oldest]
+        if self.responses is None:
+            return None
+        return ResponsePermissions(self.publishing, *self.responses)
 
 
 def _publish_patterns(what: str, entries: tuple[str, ...]) -> tuple[bytes, ...]:

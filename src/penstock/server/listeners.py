@@ -27,6 +27,7 @@ from penstock.net.host import ClosedReason
 from penstock.net.opening import HandshakeRate, TlsTerms
 from penstock.net.tls import TlsFilter
 from penstock.net.websocket import WebSocketFilter
+from penstock.net.websocket_deflate import Packer
 from penstock.net.websocket_upgrade import UpgradeRequest, WebSocketRules
 
 if TYPE_CHECKING:
@@ -93,11 +94,14 @@ class WebSocketListener:
         self._server = server
         self._arriving: set[Connection] = set()
         self.tls: TlsTerms | None = None
+        self._packer = Packer()
 
     def accept(self, sock: socket.socket) -> None:
         """Take a socket, and let its client in when it has upgraded."""
         server, options = self._server, self._options
-        upgrading = new_filter(options, server.options.max_payload, is_tls=self.tls is not None)
+        upgrading = new_filter(
+            options, server.options.max_payload, self._packer, is_tls=self.tls is not None
+        )
         try:
             connection = Connection(server.clients, sock, 0, kind="websocket", filters=[upgrading])
         except OSError:
@@ -179,7 +183,9 @@ def websocket_terms(options: ServerOptions, clock: Clock) -> TlsTerms | None:
     return None if terms is None else replace(terms, first_delay_s=0.0)
 
 
-def new_filter(options: WebsocketOptions, max_payload: int, *, is_tls: bool) -> WebSocketFilter:
+def new_filter(
+    options: WebsocketOptions, max_payload: int, packer: Packer, *, is_tls: bool
+) -> WebSocketFilter:
     """Build the filter of one connection."""
     return WebSocketFilter(
         WebSocketRules(
@@ -189,7 +195,8 @@ def new_filter(options: WebsocketOptions, max_payload: int, *, is_tls: bool) -> 
             allowed_origins=options.allowed_origins,
             is_tls=is_tls,
             extra_headers=tuple(options.headers.items()),
-        )
+        ),
+        packer,
     )
 
 

@@ -60,7 +60,7 @@ class Server:
         self.clock: Clock = clock or SystemClock()
         self.random_bytes = random_bytes
         self.logger: LineLog = log or Log(self.clock, self.options)
-        self.hub = Hub(int.from_bytes(random_bytes(8), "little"))
+        self.hub = Hub(int.from_bytes(random_bytes(8), "little"), self.clock.monotonic_ns)
         self.server_id = new_server_id(random_bytes)
         self.xkey = new_xkey(random_bytes)
         self.name = self.options.server_name or self.server_id

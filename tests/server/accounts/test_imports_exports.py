@@ -1,21 +1,13 @@
-"""What accounts share while the server runs: reloads, and answers that never come."""
+"""What accounts share while the server runs, and reloads."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from penstock.config.options.server import ServerOptions
-from penstock.server.accounts import imports_exports
-from penstock.server.accounts.imports_exports import Answer, Answers
-from penstock.server.server import Server
-from penstock.testing.clock import FakeClock
 from tests.server.test_reload import DONE, Configured, both
 
-SECOND_NS = 10**9
 OFFERED = 'exports: [ { stream: "s.>" }, { service: ask } ]'
 TAKEN = (
     'imports: [ { stream: { account: A, subject: "s.>" } }, '
@@ -62,39 +54,3 @@ def test_a_reload_begins_and_ends_sharing(name: str, tmp_path: Path) -> None:
     assert "y" in heard
     assert "MSG s.x 3 1" in heard
     assert silence == ([], [])
-
-
-def test_an_answer_that_does_not_come_is_given_up() -> None:
-    async def scenario() -> list[bool]:
-        clock = FakeClock()
-        async with Server(ServerOptions(host="127.0.0.1", port=-1), clock=clock) as server:
-            account = server.identities.accounts.global_account
-            answers = Answers(server, is_single=False, wait_ns=60 * SECOND_NS)
-            expected = [answers.expect(account, account, b"early")]
-            clock.advance_seconds(40)
-            expected.append(answers.expect(account, account, b"late"))
-            clock.advance_seconds(20)
-            answers.sweep()
-            waited = _awaited(account, expected)
-            answers.close()
-            return [*waited, *_awaited(account, expected)]
-
-    assert asyncio.run(scenario()) == [False, True, False, False]
-
-
-def test_answers_that_are_waited_for_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> list[bool]:
-        async with Server(ServerOptions(host="127.0.0.1", port=-1)) as server:
-            account = server.identities.accounts.global_account
-            answers = Answers(server, is_single=True, wait_ns=60 * SECOND_NS)
-            expected = [answers.expect(account, account, b"r%d" % n) for n in range(5)]
-            waited = _awaited(account, expected)
-            answers.close()
-            return waited
-
-    monkeypatch.setattr(imports_exports, "SERVICE_ANSWERS_MAX", 3)
-    assert asyncio.run(scenario()) == [False, False, True, True, True]
-
-
-def _awaited(account: Any, expected: list[Answer]) -> list[bool]:
-    return [bool(account.sublist.matches(each.subject).plain) for each in expected]

@@ -25,7 +25,8 @@ from penstock.routing.sublist import Sublist
 from penstock.routing.transforms import SubjectMappings
 from penstock.security.accounts import Account, tighter
 from penstock.security.authenticator import Authenticator, Identity
-from penstock.security.permissions import Permissions, ResponsePermissions
+from penstock.security.permissions import Permissions
+from penstock.security.publishing import PublishPermissions, ResponsePermissions
 from penstock.subjects import SubjectFilter
 from penstock.text.quoting import quoted
 
@@ -51,9 +52,15 @@ class Rights:
         self.user = user
         self.permissions = permissions
         self._clock = clock
-        self._responses: ResponsePermissions | None = None
+        self.publishing: PublishPermissions | None = None
+        """What may be published to; None for everything."""
+
+        self.responses: ResponsePermissions | None = None
+        """The reply subjects that may be answered besides; None without that right."""
+
         if permissions is not None:
-            self._responses = permissions.new_responses()
+            self.publishing = permissions.publishing if permissions.checks_publish else None
+            self.responses = permissions.new_responses()
 
     @property
     def account_name(self) -> str:
@@ -76,39 +83,26 @@ class Rights:
         return self.account.sublist
 
     @property
-    def checks_publish(self) -> bool:
-        """Whether each publish must be checked."""
-        limited = self.permissions is not None and self.permissions.checks_publish
-        return limited or self.account.mappings is not None
+    def maps_subjects(self) -> bool:
+        """Whether a publish may go on with another subject."""
+        return self.account.mappings is not None
 
     @property
     def traces_parents(self) -> bool:
         """Whether messages with a sampled `traceparent` are traced."""
         return bool(self.account.trace_destination)
 
-    @property
-    def tracks_replies(self) -> bool:
-        """Whether reply subjects of delivered messages must be noted."""
-        return self._responses is not None
-
     def may_publish(self, subject: bytes) -> bool:
         """Return True if the user may publish to a subject."""
         if self.permissions is None or self.permissions.may_publish(subject):
             return True
-        return self._responses is not None and self._responses.allows(
+        return self.responses is not None and self.responses.allows(
             subject, self._clock.monotonic_ns()
         )
 
     def may_trace_to(self, subject: bytes) -> bool:
         """Return True if traces of the user's messages may go to a subject."""
         return self.permissions is None or self.permissions.may_publish(subject)
-
-    def note_reply(self, reply: bytes) -> None:
-        """Allow the user to publish to a reply subject that it received."""
-        assert self._responses is not None
-        assert self.permissions is not None
-        if not self.permissions.may_publish(reply):
-            self._responses.note(reply, self._clock.monotonic_ns())
 
     def may_subscribe(self, subject: bytes, queue: bytes | None) -> bool:
         """Return True if the user may subscribe."""

@@ -8,8 +8,9 @@ sees whether there are subscribers.
 
 An imported *service* subscribes here and forwards requests there. A request gets a reply subject of
 its own there, `_R_.…`, whose answers go to the requester. A header names the requester to the
-service. Waiting ends with the answer, with an empty answer if there may be several, if the request
-found no subscriber, or after the time that the export allows.
+service. Messages take this way in compiled code, `routing.services`. Waiting ends with the answer,
+with an empty answer if there may be several, if the request found no subscriber, or after the time
+that the export allows.
 
 Invariants: nothing passes that no export allows (the configuration was checked). The number of
 awaited answers is bounded.
@@ -20,17 +21,16 @@ Thread: the event loop's. Built and changed by the server.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.config.options.accounts import AccountOptions, ExportOptions, ImportOptions
 from penstock.limits import SERVICE_ANSWERS_MAX
 from penstock.net.connection import Connection
-from penstock.protocol.headers import with_added, without
 from penstock.routing.hub import Service, Shadow
 from penstock.routing.interest import ignore, observe
-from penstock.routing.sublist import Sublist, Subscription
+from penstock.routing.services import ServiceAnswers, ServiceDoor
+from penstock.routing.sublist import Receiver, Sublist, Subscription
 from penstock.routing.transforms import ImportNames
 from penstock.server.system.events import client_info
 from penstock.subjects import is_subset
@@ -39,12 +39,11 @@ from penstock.text.json.codec import to_json
 if TYPE_CHECKING:
     from penstock.server.server import Server
 
+Message = tuple[bytes, bytes | None, bytes, bytes]
+"""Subject, reply, headers and body."""
+
 _API_PREFIX: Final = b"$JS.API."
-_REQUEST_INFO: Final = b"Nats-Request-Info"
-_ACK_PREFIX: Final = b"$JS.ACK."
-_REPLY_PREFIX: Final = b"_R_."
 _ANSWER_NS_DEFAULT: Final = 120 * 10**9
-_DIGITS: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 class _Terms(NamedTuple):
@@ -193,21 +192,20 @@ class StreamImport:
         self._there.insert(shadow)
 
 
-class _Asking(Service):
-    """A receiver of requests or answers between accounts; messages of streams skip it."""
-
-
 def _wants_messages(subscription: Subscription) -> bool:
     # Messages of an imported stream are no requests, neither to an import nor to JetStream, and
     # they do not go on to a third account.
     receiver = subscription.receiver
-    if isinstance(receiver, _Asking | Shadow):
+    if isinstance(receiver, ServiceDoor | ServiceAnswers | Shadow):
         return False
     return not (isinstance(receiver, Service) and subscription.subject.startswith(_API_PREFIX))
 
 
 class ServiceImport:
-    """One imported service: requests of this account, answered in another."""
+    """One imported service: requests of this account, answered in another.
+
+    The compiled door and its answers call it where Python has to decide; see `routing.services`.
+    """
 
     def __init__(
         self, server: Server, here: Any, there: Any, taken: ImportOptions, export: ExportOptions
@@ -217,13 +215,22 @@ class ServiceImport:
         self._shares_client = taken.share
         self._allows_trace = export.allow_trace
         self._naming = ImportNames(taken.subject, taken.to)
-        self._is_asking = False
-        self._answers = Answers(
-            server,
+        self._timers: dict[ServiceAnswers, asyncio.TimerHandle] = {}
+        self._wait_ns = export.response_threshold_ns or _ANSWER_NS_DEFAULT
+        self._answers = ServiceAnswers(
+            self,
+            server.hub,
+            there.sublist,
+            here.sublist,
+            random_bytes=server.random_bytes,
             is_single=export.response_type == "single",
-            wait_ns=export.response_threshold_ns or _ANSWER_NS_DEFAULT,
+            wait_ns=self._wait_ns,
+            waiting_max=SERVICE_ANSWERS_MAX,
         )
-        self._subscription = Subscription(_Asking(self._asked), self._naming.pattern, b"1")
+        door = ServiceDoor(
+            self, server.hub, there.sublist, self._answers, self._naming.there, there
+        )
+        self._subscription = Subscription(door, self._naming.pattern, b"1")
         here.sublist.insert(self._subscription)
 
     def takes(self, subject: str) -> bool:
@@ -234,46 +241,30 @@ class ServiceImport:
         """Stop taking requests, and drop the answers that are waited for."""
         self._here.sublist.remove(self._subscription)
         self._answers.close()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
 
-    def _asked(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> bool:
-        if self._is_asking:
-            # It came back to where it started.
-            return False
-        target = self._naming.there(subject)
-        if self._there.mappings is not None:
-            target = self._there.mappings.map(target)
-        answer = None
-        if reply is not None and not reply.startswith(_ACK_PREFIX):
-            answer = self._answers.expect(self._there, self._here, reply)
-            reply = answer.subject
-        headers = self._introduced(headers)
-        trace = self._server.clients.message_trace
-        message = RoutedMessage(target, reply, headers, body)
-        self._is_asking = True
-        try:
-            if trace is None:
-                taken = self._server.hub.pass_on(self._there.sublist, target, *message)
-            else:
-                new_destination = self._answers.new_subject if self._allows_trace else None
-                taken = trace.pass_on(
-                    self._there,
-                    message,
-                    came_as=subject,
-                    target=target,
-                    new_destination=new_destination,
-                )
-        finally:
-            self._is_asking = False
-        is_asked = taken and not (trace is not None and trace.is_only)
-        if not is_asked and answer is not None:
-            self._answers.end(answer)
-        return taken > 0
+    # What the door and its answers ask
 
-    def _introduced(self, headers: bytes) -> bytes:
-        client = self._server.hub.publisher
-        headers = without(headers, _REQUEST_INFO) if headers else headers
+    def on_waiting(self, answers: ServiceAnswers) -> None:
+        """Plan to give up answers whose time is up."""
+        self._sweep_later(answers, self._wait_ns)
+
+    def _sweep_later(self, answers: ServiceAnswers, delay_ns: int) -> None:
+        self._timers[answers] = self._server.loop.call_later(delay_ns / 1e9, self._sweep, answers)
+
+    def _sweep(self, answers: ServiceAnswers) -> None:
+        left_ns = answers.sweep()
+        if left_ns is None:
+            del self._timers[answers]
+        else:
+            self._sweep_later(answers, left_ns)
+
+    def introduction_of(self, client: Receiver) -> bytes:
+        """Return what the service is told of a requester; b"" for one that is not a client."""
         if not isinstance(client, Connection) or client.identity is None:
-            return headers
+            return b""
         fields: dict[str, Any] = {"acc": client.identity.account_name}
         if self._here.name != client.identity.account_name:
             fields["svc"] = self._here.name
@@ -281,111 +272,33 @@ class ServiceImport:
         if self._shares_client:
             account = client.identity.account_name
             fields = client_info(client, self._server.name, account=account) | fields
-        return with_added(headers, _REQUEST_INFO, to_json(fields))
+        return to_json(fields)
 
-
-class Answer:
-    """One awaited answer: the subject where it arrives, and where it is forwarded to."""
-
-    __slots__ = ("from_sublist", "reply", "subject", "subscription", "to", "used_ns")
-
-    def __init__(self, from_sublist: Sublist, to: Any, reply: bytes, subject: bytes) -> None:
-        self.from_sublist = from_sublist
-        self.to = to
-        self.reply = reply
-        self.subject = subject
-        self.subscription: Subscription | None = None
-        self.used_ns = 0
-
-
-class Answers:
-    """The answers that one import waits for, the oldest first."""
-
-    def __init__(self, server: Server, *, is_single: bool, wait_ns: int) -> None:
-        self._server = server
-        self._is_single = is_single
-        self._wait_ns = wait_ns
-        self._waiting: OrderedDict[bytes, Answer] = OrderedDict()
-        self._timer: asyncio.TimerHandle | None = None
-        self._prefix = _REPLY_PREFIX + self._token(6) + b"."
-
-    def expect(self, there: Any, here: Any, reply: bytes) -> Answer:
-        """Return an answer whose subject in `there` is forwarded to `reply` in `here`."""
-        if len(self._waiting) >= SERVICE_ANSWERS_MAX:
-            self.end(next(iter(self._waiting.values())))
-        answer = Answer(there.sublist, here, reply, self.new_subject())
-        answer.used_ns = self._server.clock.monotonic_ns()
-
-        def answered(subject: bytes, back: bytes | None, headers: bytes, body: bytes) -> bool:
-            return self._answered(answer, there, subject, back, headers, body)
-
-        answer.subscription = Subscription(_Asking(answered), answer.subject, b"1")
-        answer.from_sublist.insert(answer.subscription)
-        self._waiting[answer.subject] = answer
-        if self._timer is None:
-            self.sweep()
-        return answer
-
-    def new_subject(self) -> bytes:
-        """Return a subject that is not in use."""
-        return self._prefix + self._token(12)
-
-    def end(self, answer: Answer) -> None:
-        """Stop waiting for an answer."""
-        self._waiting.pop(answer.subject, None)
-        if answer.subscription is not None:
-            answer.from_sublist.remove(answer.subscription)
-
-    def close(self) -> None:
-        """Stop waiting for all answers."""
-        for answer in list(self._waiting.values()):
-            self.end(answer)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _answered(
-        self,
-        answer: Answer,
-        there: Any,
-        subject: bytes,
-        back: bytes | None,
-        headers: bytes,
-        body: bytes,
-    ) -> bool:
-        # A consumer's messages come here, too, and keep the subject that they were stored under.
-        shown = answer.reply if subject == answer.subject else subject
-        if back is not None and not back.startswith(_ACK_PREFIX):
-            back = self.expect(answer.to, there, back).subject
-        message = RoutedMessage(shown, back, headers, body)
+    def pass_traced_request(self, came_as: bytes, message: Message) -> tuple[int, bool] | None:
+        """Pass on a traced request; return (taken, is awaited), None for no trace at hand."""
         trace = self._server.clients.message_trace
         if trace is None:
-            taken = self._server.hub.pass_on(answer.to.sublist, answer.reply, *message)
-        else:
-            taken = trace.pass_on(
-                answer.to, message, came_as=subject, target=answer.reply, new_destination=None
-            )
-        if not taken or self._is_single or not (headers or body):
-            self.end(answer)
-        elif answer.subject in self._waiting:
-            answer.used_ns = self._server.clock.monotonic_ns()
-            self._waiting.move_to_end(answer.subject)
-        return taken > 0
+            return None
+        passing = RoutedMessage(*message)
+        taken = trace.pass_on(
+            self._there,
+            passing,
+            came_as=came_as,
+            target=passing.subject,
+            new_destination=self._answers.new_subject if self._allows_trace else None,
+        )
+        return taken, taken > 0 and not trace.is_only
 
-    def sweep(self) -> None:
-        """End the answers whose time is up, and plan the next look."""
-        self._timer = None
-        now_ns = self._server.clock.monotonic_ns()
-        while self._waiting:
-            answer = next(iter(self._waiting.values()))
-            left_ns = answer.used_ns + self._wait_ns - now_ns
-            if left_ns > 0:
-                self._timer = self._server.loop.call_later(left_ns / 1e9, self.sweep)
-                return
-            self.end(answer)
-
-    def _token(self, size: int) -> bytes:
-        return bytes(_DIGITS[byte % len(_DIGITS)] for byte in self._server.random_bytes(size))
+    def pass_traced_answer(
+        self, answers: ServiceAnswers, came_as: bytes, target: bytes, message: Message
+    ) -> int | None:
+        """Pass on an answer to a traced message; return how many took it, None for no trace."""
+        trace = self._server.clients.message_trace
+        if trace is None:
+            return None
+        account = self._here if answers is self._answers else self._there
+        passing = RoutedMessage(*message)
+        return trace.pass_on(account, passing, came_as=came_as, target=target, new_destination=None)
 
 
 def _export_of(taken: ImportOptions, exports: tuple[ExportOptions, ...]) -> ExportOptions:

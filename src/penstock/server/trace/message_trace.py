@@ -129,11 +129,11 @@ class MessageTraces:
             if client.verbose:
                 client.write(b"+OK\r\n")
             passing = message._replace(subject=target)
-            self._at_hand = trace
+            self._hold(trace)
             try:
                 taken = trace.spread(client.identity.account, target, passing)
             finally:
-                self._at_hand = None
+                self._hold(None)
             client.spend(trace.steps)
             if not taken and client.no_responders and message.reply is not None:
                 client.tell_no_responders(target, message.reply)
@@ -144,11 +144,15 @@ class MessageTraces:
     ) -> int:
         """Pass a message on to another account, and note no more of it."""
         passing = message._replace(headers=without_trace(message.headers))
-        self._at_hand = None
+        self._hold(None)
         try:
             return self.server.hub.pass_on(account.sublist, target, *passing)
         finally:
-            self._at_hand = trace
+            self._hold(trace)
+
+    def _hold(self, trace: MessageTrace | None) -> None:
+        self._at_hand = trace
+        self.server.hub.is_tracing = trace is not None
 
 
 class MessageTrace:

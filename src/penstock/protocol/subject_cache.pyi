@@ -1,0 +1,6 @@
+from typing import final
+
+@final
+class SubjectCache:
+    def __init__(self, slot_count: int) -> None: ...
+    def __len__(self) -> int: ...

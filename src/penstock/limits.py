@@ -559,6 +559,24 @@ CONSUMER_STATE_WRITES_APART = 200
 """How many times longer the pause between two of these writes is than a write. A commit that meets
 one waits for it in the file system's journal: one message in two hundred may, not one in fifty."""
 
+CONSUMER_JOURNAL_FILE_BYTES_MAX = 16 * MIB
+"""A file of the journal of consumers: about thirty thousand changes, read in a tenth of a second at
+start. When full: the next change begins another file."""
+
+CONSUMER_FOLDERS_S = 1.0
+"""How long no consumer was created or changed before their folders are written: nobody waits for
+that, and it would slow down those who create many."""
+
+CONSUMER_FOLDERS_S_MAX = 5.0
+"""How long it is put off at most, for those who read the folders."""
+
+CONSUMER_FOLDERS_PER_JOB = 32
+"""Folders that are written before the states of consumers have their turn: a few milliseconds."""
+
+CONSUMER_JOURNAL_REST_S = 30.0
+"""How long nothing has changed before the folders are synced and the journal is cut. By then the
+system has written most of them by itself."""
+
 FLOW_WINDOW_BYTES_MAX = 32 * MIB
 """Bytes that a consumer with flow control sends ahead of what its client has confirmed: the
 reference server's own window, of which a new consumer begins with a sixteenth."""

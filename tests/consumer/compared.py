@@ -23,6 +23,7 @@ from penstock.consumer.config.create import (
 )
 from penstock.errors import ApiError
 from penstock.stream.config.config import StreamConfig, StreamConfigRequest
+from penstock.stream.config.known import KnownStreams
 from penstock.stream.config.requests import checked_creation as checked_stream
 from penstock.stream.quota import AccountLimits, ServerLimits
 from penstock.text.json.codec import decode, decode_request, encode, to_json
@@ -129,7 +130,7 @@ class OurRules:
             name="S",
             server=self.server,
             account=self.account,
-            existing=(),
+            existing=KnownStreams(),
         )
 
     def ask(self, request: Request) -> bytes:

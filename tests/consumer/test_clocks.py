@@ -15,7 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.consumer.config.config import AckPolicy, ConsumerConfig, PriorityPolicy
+from penstock.consumer.folders import ConsumerFolders
 from penstock.consumer.info import describe
+from penstock.consumer.journal import ConsumerJournal
 from penstock.consumer.registry import StreamConsumers
 from penstock.consumer.state_writer import StateWriter
 from penstock.routing.interest import InterestWatch
@@ -36,6 +38,8 @@ class House:
         self._host = StreamHouse(path, self.clock)
         self._stream = self._host.create(name="S", subjects=["s"])
         self._keeper = StateWriter(lambda: self._host.loop, self._host.log)
+        journal = ConsumerJournal(self._host, str(path))
+        self._folders = ConsumerFolders(self._host, journal, self._keeper)
         self.consumers = self._give_consumers()
         self._host.publish("s", b"body")
 
@@ -49,6 +53,7 @@ class House:
             sends_long=False,
             unique_id=lambda: "id",
             streams={},
+            folders=self._folders,
         )
 
     def consumer(self, **more: Any) -> None:
@@ -79,15 +84,17 @@ class House:
 
     def restart(self, *, jump_ns: int = 0) -> None:
         """Stop all, set the wall clock, and go on with what is on disk."""
+        self._folders.stop()
         self._stream.stop()
         self.clock.jump_ns(jump_ns)
         self._stream = self._host.open(self._stream.config)
         self.consumers = self._give_consumers()
-        self.consumers.recover()
+        self.consumers.recover({})
 
     def close(self) -> None:
-        self._keeper.stop()
+        self._folders.stop()
         self._host.__exit__(None, None, None)
+        self._keeper.stop()
 
 
 @pytest.fixture

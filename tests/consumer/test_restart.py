@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -96,7 +97,10 @@ def test_a_consumer_whose_document_asks_for_nonsense_stays_offline(tmp_path: Pat
         life.consumer(metadata={"penstock.key_token": "2"})
     first.stop()
     (document,) = tmp_path.glob("**/consumers/C/consumer.json")
-    document.write_text(document.read_text().replace('"2"', '"two"'))
+    changed = json.loads(document.read_text()) | {"version": 1}
+    del changed["checksum"]
+    changed["config"]["metadata"]["penstock.key_token"] = "two"
+    document.write_text(json.dumps(changed))
 
     with server_process(store_dir=tmp_path) as second, Life(second.port, "S") as life:
         error = life.ask("CONSUMER.INFO.S.C")["error"]
@@ -114,6 +118,60 @@ def test_a_removed_consumer_leaves_nothing(tmp_path: Path) -> None:
     first.stop()
 
     assert list(tmp_path.glob("**/consumers/*")) == []
+
+
+@pytest.mark.parametrize("left", [(), ("state",), ("consumer.json.0123456789abcdef.tmp",)])
+def test_what_a_crash_left_of_a_consumer_does_not_block_its_name(
+    tmp_path: Path, left: tuple[str, ...]
+) -> None:
+    first = server_process(store_dir=tmp_path)
+    with Life(first.port, "S") as life:
+        life.stream()
+    first.stop()
+    (stream,) = tmp_path.glob("**/streams/S")
+    folder = stream / "consumers" / "C"
+    folder.mkdir(parents=True)
+    for name in left:
+        (folder / name).write_bytes(b"half")
+
+    with server_process(store_dir=tmp_path) as second, Life(second.port, "S") as life:
+        assert not folder.exists()
+        life.consumer()
+        assert "error" not in life.ask("CONSUMER.INFO.S.C")
+
+
+def test_consumers_are_there_after_a_kill_before_their_folders_are(tmp_path: Path) -> None:
+    first = server_process(store_dir=tmp_path)
+    with Life(first.port, "S") as life:
+        life.stream()
+        for name in ("one", "two", "three"):
+            life.consumer(name)
+        life.ask("CONSUMER.DELETE.S.two")
+    first.kill()
+    assert list(tmp_path.glob("**/consumers.1.journal"))
+    assert not list(tmp_path.glob("**/consumers/*"))
+
+    with server_process(store_dir=tmp_path) as second, Life(second.port, "S") as life:
+        assert life.ask("CONSUMER.NAMES.S")["consumers"] == ["one", "three"]
+        # What is stopped has all of it in folders, where people look for it.
+    assert sorted(each.name for each in tmp_path.glob("**/consumers/*")) == ["one", "three"]
+    assert not list(tmp_path.glob("**/*.journal"))
+
+
+def test_a_consumer_that_cannot_be_served_can_be_deleted(tmp_path: Path) -> None:
+    first = server_process(store_dir=tmp_path)
+    with Life(first.port, "S") as life:
+        life.stream()
+        life.consumer()
+    first.stop()
+    (document,) = tmp_path.glob("**/consumers/C/consumer.json")
+    document.write_bytes(document.read_bytes().replace(b"C", b"D"))
+
+    with server_process(store_dir=tmp_path) as second, Life(second.port, "S") as life:
+        assert "checksums do not match" in life.ask("CONSUMER.INFO.S.C")["error"]["description"]
+        assert life.ask("CONSUMER.DELETE.S.C")["success"]
+        life.consumer()
+        assert "error" not in life.ask("CONSUMER.INFO.S.C")
 
 
 def test_sealed_messages_are_delivered_as_they_were(tmp_path: Path) -> None:

@@ -8,28 +8,50 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import nats
 from nats.aio.client import Client
 
 from penstock.server.embedded import EmbeddedServer
-from penstock.store.vfs import OsFileSystem
+from penstock.store.vfs import File, Mode, OsFileSystem
 from penstock.testing.servers import WAIT_S
 
 
+class GatedFile:
+    """A file of a gated disk."""
+
+    def __init__(self, files: GatedFiles, file: File) -> None:
+        self._files = files
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def sync_data(self) -> None:
+        self._files.pass_gate()
+        self._file.sync_data()
+
+
 class GatedFiles(OsFileSystem):
-    """A disk whose folders are synced only while the gate is open."""
+    """A disk that syncs only while the gate is open."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
         self.gate.set()
         self._reached = threading.Event()
 
+    def open(self, path: str, mode: Mode) -> File:
+        file: Any = GatedFile(self, super().open(path, mode))
+        return cast("File", file)
+
     def sync_dir(self, path: str) -> None:
+        self.pass_gate()
+        super().sync_dir(path)
+
+    def pass_gate(self) -> None:
         self._reached.set()
         assert self.gate.wait(WAIT_S)
-        super().sync_dir(path)
 
     def close_gate(self) -> None:
         self._reached.clear()

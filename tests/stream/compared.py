@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.errors import ApiError
 from penstock.stream.config.config import StorageType, StreamConfig, StreamConfigRequest, for_answer
+from penstock.stream.config.known import KnownStreams
 from penstock.stream.config.requests import checked_creation, checked_update
 from penstock.stream.quota import AccountLimits, ServerLimits
 from penstock.testing.servers import WAIT_S, reference_server
@@ -131,7 +132,8 @@ class OurRules:
         return encode(for_answer(config, self.server_version))
 
     def _decide(self, request: Request, document: StreamConfigRequest) -> StreamConfig:
-        server, account, existing = self._reserved(), self.account, list(self.streams.values())
+        server, account = self._reserved(), self.account
+        existing = KnownStreams(self.streams.values())
         if request.verb == "CREATE":
             return checked_creation(
                 document, name=request.name, server=server, account=account, existing=existing

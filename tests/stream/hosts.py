@@ -15,6 +15,7 @@ from penstock.routing.hub import Hub, Service
 from penstock.routing.sublist import Sublist, Subscription
 from penstock.store.vfs import FileSystem, OsFileSystem
 from penstock.stream.config.config import StorageType, StreamConfig, StreamConfigRequest
+from penstock.stream.config.known import KnownStreams
 from penstock.stream.config.requests import checked_creation, checked_update
 from penstock.stream.publish.batches import BatchQuota
 from penstock.stream.quota import UNBOUNDED, AccountLimits, ServerLimits
@@ -103,7 +104,7 @@ class StreamHouse:
             name=fields["name"],
             server=ServerLimits(),
             account=AccountLimits(),
-            existing=[],
+            existing=KnownStreams(),
         )
         return self.open(config)
 
@@ -115,7 +116,7 @@ class StreamHouse:
             name=stream.name,
             server=ServerLimits(),
             account=AccountLimits(),
-            existing=[each.config for each in self.streams.values()],
+            existing=KnownStreams(each.config for each in self.streams.values()),
             consumers={},
         )
         stream.update(config)

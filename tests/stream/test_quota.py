@@ -7,6 +7,7 @@ import pytest
 from penstock import error_codes
 from penstock.errors import ApiError, ErrorCode
 from penstock.stream.config.config import StorageType, StreamConfig
+from penstock.stream.config.known import KnownStreams
 from penstock.stream.quota import (
     AccountLimits,
     ServerLimits,
@@ -28,7 +29,7 @@ def refusal(config: StreamConfig, account: AccountLimits, *existing: StreamConfi
             config,
             ServerLimits(),
             tier_of(account, config.num_replicas),
-            existing,
+            KnownStreams(existing),
             added_bytes=config.max_bytes,
         )
     error = caught.value
@@ -47,9 +48,9 @@ def test_no_number_of_replicas_is_one() -> None:
 
 
 def test_only_streams_of_the_same_tier_count() -> None:
-    check_stream_count(StreamConfig(name="B", num_replicas=3), TIERED, [ONE])
+    check_stream_count(StreamConfig(name="B", num_replicas=3), TIERED, KnownStreams([ONE]))
     with pytest.raises(ApiError) as caught:
-        check_stream_count(StreamConfig(name="B"), TIERED, [ONE])
+        check_stream_count(StreamConfig(name="B"), TIERED, KnownStreams([ONE]))
 
     assert caught.value.err_code == error_codes.MAXIMUM_STREAMS_LIMIT.err_code
 
@@ -58,7 +59,7 @@ def test_a_tier_counts_a_stream_once_and_an_account_every_replica() -> None:
     config = StreamConfig(name="B", num_replicas=3, max_bytes=30, storage=StorageType.MEMORY)
     untiered = AccountLimits({"": TierLimits(max_memory=89)})
 
-    check_reservation(config, ServerLimits(), tier_of(TIERED, 3), [], added_bytes=30)
+    check_reservation(config, ServerLimits(), tier_of(TIERED, 3), KnownStreams(), added_bytes=30)
 
     assert refusal(config, untiered) == error_codes.MEMORY_RESOURCES_EXCEEDED
 

@@ -92,20 +92,49 @@ def test_a_new_stream_is_found_as_a_whole_or_not_at_all() -> None:
     files.sync_dir("/")
     files.sync_dir("/store")
     files.survivors.clear()
-    folder_in(files).establish(StreamConfig(name="S"), Instant(7))
+    folder = folder_in(files)
+    folder.make(StreamConfig(name="S"), Instant(7))
+    made = len(files.survivors)
+    folder.settle()
+    files.sync_dir("/store/streams")
     *cut_short, whole = files.survivors
 
     seen = set()
-    for place in cut_short:
+    for number, place in enumerate(cut_short):
         for name in place.list_names("/store/streams"):
-            seen.add(name)
             found = StreamFolder(place, f"/store/streams/{name}", lambda: "unique")
-            assert found.finish_removal() == name.endswith(".tmp")
-    assert seen == {"S", "S.unique.tmp"}
+            is_none = found.finish_removal()
+            seen.add((name, number < made, is_none))
+            assert is_none != place.exists(found.path)
+    # While it is made there is no stream; while it is settled there is one or none.
+    assert seen == {("unique.tmp", True, True), ("S", False, True), ("S", False, False)}
     assert whole.list_names("/store/streams") == ["S"]
     for place in [each for each in files.survivors if each.is_dir(PATH)]:
         assert folder_in(place).read().created == Instant(7)
         assert place.is_dir(f"{PATH}/msgs")
+
+
+def test_a_folder_of_others_is_not_taken_for_an_unfinished_stream() -> None:
+    files = MemoryFileSystem()
+    for path in ("/store/streams/notes.tmp/msgs", "/store/streams/mine.tmp"):
+        files.make_dirs(path)
+    files.open("/store/streams/notes.tmp/todo", "create").close()
+    files.open("/store/streams/notes.tmp/stream.json", "create").close()
+
+    found = StreamFolder(files, "/store/streams/notes.tmp", lambda: "unique")
+    assert not found.finish_removal()
+    assert files.list_names(found.path) == ["msgs", "stream.json", "todo"]
+
+
+def test_a_name_may_be_as_long_as_the_system_takes() -> None:
+    files = MemoryFileSystem()
+    files.make_dirs("/store/streams")
+    name = "s" * 255
+    folder = StreamFolder(files, f"/store/streams/{name}", lambda: "0123456789abcdef")
+
+    folder.make(StreamConfig(name=name), Instant(7))
+
+    assert max(map(len, files.list_names("/store/streams"))) == 255
 
 
 def test_what_could_not_be_made_leaves_nothing_and_touches_nothing() -> None:
@@ -114,7 +143,7 @@ def test_what_could_not_be_made_leaves_nothing_and_touches_nothing() -> None:
     before = folder.files.list_names(PATH)
 
     with pytest.raises(OSError, match="not empty"):
-        folder.establish(StreamConfig(name="S"), Instant(7))
+        folder.make(StreamConfig(name="S"), Instant(7))
 
     assert folder.files.list_names("/store/streams") == ["S"]
     assert folder.files.list_names(PATH) == before

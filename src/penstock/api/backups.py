@@ -355,10 +355,13 @@ class _Receiving:
         consumers = self._checked_consumers(restore)
         restore.keep()
         self._account.add(stream)
-        registry = stream.consumers
+        registry, change = stream.consumers, None
         for consumer in consumers:
             assert isinstance(registry, StreamConsumers), "every stream of an account has one"
-            registry.create(*consumer)
+            _, change = registry.create(*consumer)
+        if change is not None:
+            # The last one: those before it are there by then.
+            await change.wait()
         return stream
 
     def _checked_consumers(self, restore: StreamRestore) -> list[ArchivedConsumer]:

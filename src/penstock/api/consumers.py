@@ -8,13 +8,13 @@ Thread: the event loop's. `dispatch` calls the handlers.
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
 from penstock import error_codes
-from penstock.api.dispatch import Call
+from penstock.api.dispatch import Call, Fields
 from penstock.api.documents import (
     ConsumerList,
     ConsumerNames,
@@ -44,6 +44,7 @@ from penstock.consumer.registry import StreamConsumers, consumers_of
 from penstock.errors import ApiError, StoreError
 from penstock.limits import CONSUMER_LIST_MAX, CONSUMER_NAMES_MAX
 from penstock.protocol.headers import value_of
+from penstock.stream.quota import ServerLimits
 from penstock.stream.replication.source import identity_of, short_hash
 from penstock.text.json.codec import decode_plain, document_of
 from penstock.text.times import Instant
@@ -65,6 +66,25 @@ def _found(call: Call) -> Consumer:
     return consumer
 
 
+def _asking(call: Call) -> object:
+    """Return the client whose request is being handled."""
+    return call.account.host.hub.publisher
+
+
+def _is_hidden(call: Call, consumers: StreamConsumers, name: str) -> bool:
+    """Return True for a consumer of others that is not on stable storage yet.
+
+    Its maker, who has sent this request behind the one for it, is answered when it is.
+    """
+    unkept = consumers.unkept.get(name)
+    if unkept is None:
+        return False
+    if unkept.maker is None or unkept.maker is not _asking(call):
+        return True
+    call.answer_after(unkept.change)
+    return False
+
+
 def _answered(call: Call, consumer: Consumer) -> ConsumerInfo:
     config = for_answer(consumer.config, call.service.version)
     return replace(describe(consumer, call.service.now_ns()), config=config)
@@ -73,37 +93,59 @@ def _answered(call: Call, consumer: Consumer) -> ConsumerInfo:
 # Create and update
 
 
-async def create(call: Call) -> dict[str, Any]:
+T = TypeVar("T")
+
+
+def _in_turn(call: Call, change: Callable[[], T]) -> T | Coroutine[Any, Any, T]:
+    """Change something of a stream now, or when the request that is changing it is done."""
+    if call.account.is_changing(call.names[0]):
+        return _after_others(call, change)
+    return change()
+
+
+async def _after_others(call: Call, change: Callable[[], T]) -> T:
+    async with call.account.turn(call.names[0]):
+        return change()
+
+
+def create(call: Call) -> Fields | Coroutine[Any, Any, Fields]:
     """Create or update a consumer whose name is in the body, or is made up."""
-    return await _create(call, Address(Form.UNNAMED, *call.names))
+    return _create(call, Address(Form.UNNAMED, *call.names))
 
 
-async def create_named(call: Call) -> dict[str, Any]:
+def create_named(call: Call) -> Fields | Coroutine[Any, Any, Fields]:
     """Create or update a consumer whose name, and perhaps filter, is in the subject."""
-    return await _create(call, Address(Form.NAMED, *call.names))
+    return _create(call, Address(Form.NAMED, *call.names))
 
 
-async def create_durable(call: Call) -> dict[str, Any]:
+def create_durable(call: Call) -> Fields | Coroutine[Any, Any, Fields]:
     """Create or update a durable consumer."""
-    return await _create(call, Address(Form.DURABLE, *call.names))
+    return _create(call, Address(Form.DURABLE, *call.names))
 
 
-async def _create(call: Call, address: Address) -> dict[str, Any]:
+def _create(call: Call, address: Address) -> Fields | Coroutine[Any, Any, Fields]:
+    maker = _asking(call)
+    return _in_turn(call, lambda: _create_now(call, address, maker))
+
+
+def _create_now(call: Call, address: Address, maker: object) -> Fields:
     request = call.read(CreateConsumerRequest)
-    is_clustered = call.service.limits.is_clustered
-    config = addressed_config(request, address, is_clustered=is_clustered)
-    async with call.account.turn(address.stream):
-        consumer = await _create_in_turn(call, request, config)
+    server = call.service.limits
+    config = addressed_config(request, address, is_clustered=server.is_clustered)
+    consumer = _created(call, request, config, server, maker)
     if config.is_internal:
         call.answer_headers[IDENTITY_HEADER] = identity_of(consumer.stream.created)
     return document_of(_answered(call, consumer))
 
 
-async def _create_in_turn(
-    call: Call, request: CreateConsumerRequest, config: ConsumerConfig
+def _created(
+    call: Call,
+    request: CreateConsumerRequest,
+    config: ConsumerConfig,
+    server: ServerLimits,
+    maker: object,
 ) -> Consumer:
     consumers = _consumers(call)
-    server = call.service.limits
     if config.is_internal:
         _check_identity(call, identity_of(consumers.stream.created))
     # Raises if the consumer is offline: it cannot be created again.
@@ -117,38 +159,19 @@ async def _create_in_turn(
         new_name=lambda: short_hash(call.service.unique_id()),
     )
     checked = checked_creation(config, around, action=request.action, pedantic=request.pedantic)
+    failed = ApiError(error_codes.CONSUMER_CREATE, err="error creating store for consumer")
     try:
-        if not checked.is_new:
+        if checked.is_new:
+            consumer, change = consumers.create(checked.name, checked.config, maker=maker)
+        else:
             consumer = consumers.consumers[checked.name]
-            await _change(consumers, consumer, checked.config)
-            return consumer
-        consumer = consumers.prepare(checked.name, checked.config)
-        await _keep(consumer, checked.config)
-    except (StoreError, OSError) as error:
+            change = consumers.change(consumer, checked.config)
+    except StoreError as error:
         which = f"'{call.account.name} > {call.names[0]} > {checked.name}'"
         call.service.log("WRN", f"Consumer create failed for {which}: {error}")
-        reason = "error creating store for consumer"
-        raise ApiError(error_codes.CONSUMER_CREATE, err=reason) from error
-    return consumers.take_in(consumer)
-
-
-async def _keep(consumer: Consumer, config: ConsumerConfig) -> None:
-    """Write a configuration while others are served; raise OSError, and ApiError after a stop."""
-    if consumer.folder is not None:
-        await asyncio.get_running_loop().run_in_executor(None, consumer.save_config, config)
-    if consumer.stream.is_stopped:
-        raise ApiError(error_codes.STREAM_NOT_FOUND)
-
-
-async def _change(consumers: StreamConsumers, consumer: Consumer, config: ConsumerConfig) -> None:
-    """Have a consumer go over to another configuration; raise like `_keep`."""
-    await _keep(consumer, config)
-    if consumer.is_closed:
-        # It was unused for so long that it was removed meanwhile.
-        if consumer.folder is not None:
-            consumer.folder.remove()
-        raise ApiError(error_codes.CONSUMER_NOT_FOUND)
-    consumers.change(consumer, config)
+        raise failed from error
+    call.answer_after(change, failed)
+    return consumer
 
 
 def _check_identity(call: Call, identity: str) -> None:
@@ -163,20 +186,30 @@ def _has_interest(call: Call, subject: str) -> bool:
     return bool(found.plain or found.queues)
 
 
-async def delete(call: Call) -> dict[str, Any]:
-    """Delete a consumer."""
+def delete(call: Call) -> Fields | Coroutine[Any, Any, Fields]:
+    """Delete a consumer, also one that cannot be served."""
+    return _in_turn(call, lambda: _delete(call))
+
+
+def _delete(call: Call) -> Fields:
     check_empty(call)
-    async with call.account.turn(call.names[0]):
-        _consumers(call).delete(_found(call).name)
+    consumers = _consumers(call)
+    if call.names[1] in consumers.offline:
+        call.answer_after(consumers.delete_offline(call.names[1]))
+    else:
+        call.answer_after(consumers.delete(_found(call).name))
     return document_of(Done(success=True))
 
 
-async def pause(call: Call) -> dict[str, Any]:
+def pause(call: Call) -> Fields | Coroutine[Any, Any, Fields]:
     """Pause a consumer until a time, or resume it."""
+    return _in_turn(call, lambda: _pause(call))
+
+
+def _pause(call: Call) -> Fields:
     until = Instant(call.read_if_any(JSApiConsumerPauseRequest).pause_until.time_ns)
-    async with call.account.turn(call.names[0]):
-        consumer = _found(call)
-        await _change(_consumers(call), consumer, paused_until(consumer.config, until))
+    consumer = _found(call)
+    call.answer_after(_consumers(call).change(consumer, paused_until(consumer.config, until)))
     remaining_ns = max(until.remaining_ns(call.service.now_ns()), 0)
     return document_of(ConsumerPaused(remaining_ns > 0, until, remaining_ns))
 
@@ -194,7 +227,7 @@ def unpin(call: Call) -> dict[str, Any]:
     return {}
 
 
-def reset(call: Call) -> dict[str, Any] | None:
+def reset(call: Call) -> Fields:
     """Restart a consumer at another sequence; without a consumer there is no answer."""
     stream_name, name = call.names
     stream = call.account.streams.get(stream_name)
@@ -206,6 +239,7 @@ def reset(call: Call) -> dict[str, Any] | None:
     except ApiError as error:
         # An answer of the consumer itself: it is not counted as an API error.
         return {"error": error.document()} | document_of(ConsumerReset())
+    call.answer_after(consumers_of(consumer.stream).state_writer.save(consumer))
     if value_of(call.headers, IDENTITY_HEADER.encode()) is not None:
         call.answer_headers[IDENTITY_HEADER] = identity_of(consumer.stream.created)
     return document_of(_answered(call, consumer)) | document_of(ConsumerReset(seq))
@@ -224,6 +258,8 @@ def _reset_to(call: Call, consumer: Consumer) -> int:
 def info(call: Call) -> dict[str, Any]:
     """Show a consumer."""
     check_empty(call)
+    if _is_hidden(call, _consumers(call), call.names[1]):
+        raise ApiError(error_codes.CONSUMER_NOT_FOUND)
     return document_of(_answered(call, _found(call)))
 
 
@@ -231,7 +267,11 @@ def _listed(call: Call) -> tuple[StreamConsumers, list[str], int]:
     """Return a stream's consumers, the names that are shown, and the offset of the first."""
     offset = max(call.read_if_any(JSApiConsumersRequest).offset, 0)
     consumers = _consumers(call)
-    shown = [name for name, config in consumers.configs.items() if not config.direct]
+    shown = [
+        name
+        for name, config in consumers.configs.items()
+        if not (config.direct or _is_hidden(call, consumers, name))
+    ]
     names = sorted([*shown, *consumers.offline])
     return consumers, names, min(offset, len(names))
 

@@ -5,7 +5,9 @@ ApiError that a handler raises is answered; any other error is logged and answer
 error. Before a handler is called, the account has JetStream, and the server has the API level that
 the client requires.
 
-A handler that waits, mostly for a disk, is a coroutine, and then so is the answer.
+A handler that waits, mostly for a disk, is a coroutine, and then so is the answer. A handler whose
+change is in force at once, and only has to be put on stable storage, says what to wait for
+(`Call.answer_after`), and its client is answered after that.
 
 Invariant: a request never raises into the router, and whether it failed is counted.
 
@@ -20,6 +22,7 @@ from inspect import iscoroutinefunction
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock import error_codes
 from penstock.api.documents import beside_error
@@ -28,6 +31,7 @@ from penstock.limits import API_REQUEST_BYTES_MAX
 from penstock.protocol.headers import value_of
 from penstock.routing.sublist import Sublist
 from penstock.stream.account import AccountStreams
+from penstock.stream.changes import Change
 from penstock.stream.config.config import is_level_known
 from penstock.stream.quota import ServerLimits
 from penstock.text.json.codec import decode_request, to_json
@@ -119,6 +123,16 @@ class Call(msgspec.Struct, frozen=True):
     answer_headers: dict[str, str] = msgspec.field(default_factory=dict)
     """Headers that the handler adds to the answer."""
 
+    changes: list[tuple[Change, ApiError | None]] = msgspec.field(default_factory=list)
+
+    def answer_after(self, change: Change | None, refusal: ApiError | None = None) -> None:
+        """Answer when a change is on stable storage, if it is not yet.
+
+        If it cannot be put there the answer is the refusal, or the system's error.
+        """
+        if change is not None:
+            self.changes.append((change, refusal))
+
     def read(self, made: type[D]) -> D:
         """Decode the body; raise ApiError."""
         return decode_request(made, self.body, strict=self.service.strict)
@@ -148,10 +162,17 @@ class Endpoint(msgspec.Struct, frozen=True):
     is_quiet: bool = False
     """Successful requests are not counted, and no advisory is published for them."""
 
+    is_change: bool = False
+    """Its answer may wait for the disk, though the handler does not."""
+
     @property
     def may_wait(self) -> bool:
-        """Whether the handler is a coroutine."""
-        return iscoroutinefunction(self.handle)
+        """Whether the answer may wait."""
+        return self.is_change or iscoroutinefunction(self.handle)
+
+
+def _unforeseen(error: OSError) -> Answer:
+    raise error
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -163,6 +184,11 @@ class Answer(msgspec.Struct, frozen=True):
     """Whether it is counted and published as an advisory."""
 
     headers: bytes = b""
+    change: Change | None = None
+    """What has to be on stable storage before the answer is sent."""
+
+    if_failed: Callable[[OSError], Answer] = _unforeseen
+    """Returns the answer if it cannot be put there."""
 
 
 class Table:
@@ -255,7 +281,15 @@ def _answered(endpoint: Endpoint, call: Call, fields: Fields) -> Answer | None:
         return None
     body = to_json({"type": TYPE_PREFIX + endpoint.kind} | fields)
     headers = _header_block(call.answer_headers)
-    return Answer(body, has_failed=False, is_told=not endpoint.is_quiet, headers=headers)
+    answered = Answer(body, has_failed=False, is_told=not endpoint.is_quiet, headers=headers)
+    if not call.changes:
+        return answered
+    change, refusal = call.changes[-1]
+    return replace(
+        answered,
+        change=change,
+        if_failed=lambda error: _refused(endpoint, call, refusal or error),
+    )
 
 
 def _header_block(values: Mapping[str, str]) -> bytes:

@@ -74,19 +74,40 @@ ENDPOINTS: Final = Table(
         Endpoint("STREAM.PEER.REMOVE.*", "stream_remove_peer_response", _needs_cluster),
         Endpoint("STREAM.PEER.EVACUATE.*", "stream_evacuate_peer_response", _needs_cluster),
         Endpoint("STREAM.CANCEL_MOVE.*", "stream_cancel_move_response", _needs_cluster),
-        Endpoint("CONSUMER.CREATE.*", "consumer_create_response", consumers.create),
-        Endpoint("CONSUMER.CREATE.*.*", "consumer_create_response", consumers.create_named),
-        Endpoint("CONSUMER.CREATE.*.*.>", "consumer_create_response", consumers.create_named),
+        Endpoint("CONSUMER.CREATE.*", "consumer_create_response", consumers.create, is_change=True),
         Endpoint(
-            "CONSUMER.DURABLE.CREATE.*.*", "consumer_create_response", consumers.create_durable
+            "CONSUMER.CREATE.*.*",
+            "consumer_create_response",
+            consumers.create_named,
+            is_change=True,
+        ),
+        Endpoint(
+            "CONSUMER.CREATE.*.*.>",
+            "consumer_create_response",
+            consumers.create_named,
+            is_change=True,
+        ),
+        Endpoint(
+            "CONSUMER.DURABLE.CREATE.*.*",
+            "consumer_create_response",
+            consumers.create_durable,
+            is_change=True,
         ),
         Endpoint("CONSUMER.NAMES.*", "consumer_names_response", consumers.names),
         Endpoint("CONSUMER.LIST.*", "consumer_list_response", consumers.list_all),
         Endpoint("CONSUMER.INFO.*.*", "consumer_info_response", consumers.info),
-        Endpoint("CONSUMER.DELETE.*.*", "consumer_delete_response", consumers.delete),
-        Endpoint("CONSUMER.PAUSE.*.*", "consumer_pause_response", consumers.pause),
+        Endpoint(
+            "CONSUMER.DELETE.*.*", "consumer_delete_response", consumers.delete, is_change=True
+        ),
+        Endpoint("CONSUMER.PAUSE.*.*", "consumer_pause_response", consumers.pause, is_change=True),
         Endpoint("CONSUMER.UNPIN.*.*", "consumer_unpin_response", consumers.unpin),
-        Endpoint("CONSUMER.RESET.*.*", "consumer_reset_response", consumers.reset, is_quiet=True),
+        Endpoint(
+            "CONSUMER.RESET.*.*",
+            "consumer_reset_response",
+            consumers.reset,
+            is_quiet=True,
+            is_change=True,
+        ),
         Endpoint(
             "CONSUMER.LEADER.STEPDOWN.*.*", "consumer_leader_stepdown_response", _needs_cluster
         ),

@@ -106,7 +106,12 @@ def _answered(call: Call, stream: Stream) -> StreamInfo:
 async def create(call: Call) -> dict[str, Any]:
     """Create a stream; one that exists with the same configuration counts as created."""
     request = call.read(StreamConfigRequest)
-    stream = await call.account.create(request, name=call.names[0], server=call.service.limits)
+    stream, change = await call.account.create(
+        request, name=call.names[0], server=call.service.limits
+    )
+    call.answer_after(
+        change, ApiError(error_codes.STREAM_CREATE, err="error creating store for stream")
+    )
     made = replace(_answered(call, stream), domain="")
     return document_of(made) | document_of(Created(did_create=True))
 

@@ -170,12 +170,12 @@ class Consumer:
                 {seq: each for seq, each in state.letters.items() if seq in pending}
             )
 
-    def save_config(self, config: ConsumerConfig) -> None:
-        """Have a configuration on stable storage; raise OSError. Thread: any."""
-        if self.folder is not None:
-            # With where the consumer began: after a restart that must not be looked for again.
-            start_seq = self.progress.start_seq
-            self.folder.write(self.name, config, self.created, start_seq=start_seq)
+    def document(self, config: ConsumerConfig) -> bytes:
+        """Return the content of the document that has a configuration. Thread: any."""
+        assert self.folder is not None, "others are forgotten with the process"
+        # With where the consumer began: after a restart that must not be looked for again.
+        start_seq = self.progress.start_seq
+        return self.folder.document(self.name, config, self.created, start_seq=start_seq)
 
     def start(self) -> None:
         """Take acknowledgements and requests, and deliver."""

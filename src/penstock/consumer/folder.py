@@ -4,8 +4,10 @@
                      encrypted if the store has a key
     state            delivered, acknowledged, pending: see `format.state.consumer`
 
-Invariants: both files are replaced as a whole. The document is on stable storage before a client
-hears of the consumer. A file that cannot be read is never overwritten.
+Invariants: both files are replaced as a whole. The document is on stable storage before a state is
+written; before that the account's journal has it (`consumer.journal`). A folder belongs to one
+consumer for life: that of an earlier one of the same name is removed as a whole before a new one is
+made. A file that cannot be read is never overwritten.
 
 An archive entry has the configuration and how far the consumer is, with the names and the order of
 the reference server's fields:
@@ -16,11 +18,12 @@ the reference server's fields:
 What is read from an archive is not trusted: the caller checks the configuration; a state that could
 not be is refused.
 
-Thread: the event loop's, but `write` and `write_state` may be called from any.
+Thread: any, one at a time for each folder: that of `state_writer`, and the loop's while starting.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
@@ -36,6 +39,12 @@ from penstock.errors import (
     WrongKey,
 )
 from penstock.format.golang.archive import CONSUMERS_PREFIX, ArchiveEntry
+from penstock.format.state.checked_document import (
+    CHECKED_VERSION,
+    check_version,
+    with_checksum,
+    without_checksum,
+)
 from penstock.format.state.consumer import (
     ConsumerState,
     PendingDelivery,
@@ -45,7 +54,12 @@ from penstock.format.state.consumer import (
 )
 from penstock.format.state.sealed_document import DocumentKeys
 from penstock.limits import CONSUMER_STATE_BYTES_MAX, STREAM_DOCUMENT_BYTES_MAX
-from penstock.store.vfs import FileSystem, remove_tree, write_atomically
+from penstock.store.vfs import (
+    TEMPORARY_SUFFIX,
+    FileSystem,
+    remove_tree,
+    write_atomically,
+)
 from penstock.text.json.codec import decode, encode
 from penstock.text.json.shapes import OMIT_EMPTY, Int, Int64, Uint64
 from penstock.text.times import Instant
@@ -53,7 +67,8 @@ from penstock.text.times import Instant
 CONSUMERS_NAME = "consumers"
 DOCUMENT_NAME = "consumer.json"
 STATE_NAME = "state"
-DOCUMENT_VERSION = 1
+DOCUMENT_VERSION = CHECKED_VERSION
+DOCUMENT_VERSIONS = (1, DOCUMENT_VERSION)
 
 
 class ConsumerDocument(msgspec.Struct, frozen=True):
@@ -66,7 +81,7 @@ class ConsumerDocument(msgspec.Struct, frozen=True):
     config: ConsumerConfig = ConsumerConfig()
 
 
-class ConsumerFolder(msgspec.Struct, frozen=True):
+class ConsumerFolder(msgspec.Struct):
     """One consumer's folder."""
 
     files: FileSystem
@@ -76,6 +91,11 @@ class ConsumerFolder(msgspec.Struct, frozen=True):
     """The name of the stream; an encrypted document is bound to it."""
 
     keys: DocumentKeys = DocumentKeys()
+    is_placed: bool = False
+    """Whether it has the consumer's document, an earlier or the last one."""
+
+    is_kept: bool = False
+    """Whether that is on stable storage."""
 
     @property
     def _which(self) -> bytes:
@@ -83,34 +103,54 @@ class ConsumerFolder(msgspec.Struct, frozen=True):
 
     def _sealed(self, document: ConsumerDocument) -> bytes:
         return self.keys.seal(
-            encode(document),
+            with_checksum(encode(document)),
             stream=self.stream.encode(),
             which=self._which,
             random_bytes=os.urandom,
         )
 
-    def _opened(self, path: str) -> bytes:
-        data = self._read(path, STREAM_DOCUMENT_BYTES_MAX)
-        try:
-            return self.keys.open(data, stream=self.stream.encode(), which=self._which, path=path)
-        except (FormatError, WrongKey) as error:
-            raise StreamOffline(path, str(error)) from error
-
-    def write(self, name: str, config: ConsumerConfig, created: Instant, *, start_seq: int) -> None:
-        """Write the configuration; it is on stable storage when this returns.
+    def document(
+        self, name: str, config: ConsumerConfig, created: Instant, *, start_seq: int
+    ) -> bytes:
+        """Return the content of the document.
 
         `start_seq` is where the consumer began; it is used until a state is written.
         """
-        parent = os.path.dirname(self.path)
-        is_first, is_new = not self.files.is_dir(parent), not self.files.is_dir(self.path)
-        self.files.make_dirs(self.path)
-        document = ConsumerDocument(DOCUMENT_VERSION, name, created, start_seq, config)
+        return self._sealed(ConsumerDocument(DOCUMENT_VERSION, name, created, start_seq, config))
+
+    def place(self, document: bytes, created: Instant, *, durable: bool = False) -> None:
+        """Write the document of the consumer that was created then.
+
+        A power cut may take it, unless `durable`, or until `sync`.
+        """
+        if not self.is_placed:
+            self.remove_other(created)
+            stream_path = os.path.dirname(os.path.dirname(self.path))
+            if not self.files.is_dir(stream_path):
+                # A stream that was removed must not come back.
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), stream_path)
+            self.files.make_dirs(self.path)
         path = os.path.join(self.path, DOCUMENT_NAME)
-        write_atomically(self.files, path, self._sealed(document), unique=self.unique())
-        if is_new:
-            self.files.sync_dir(parent)
-        if is_first:
-            self.files.sync_dir(os.path.dirname(parent))
+        write_atomically(self.files, path, document, unique=self.unique(), durable=durable)
+        self.is_placed = True
+
+    def sync(self) -> None:
+        """Put the document and the folder on stable storage; the folders above are the caller's."""
+        file = self.files.open(os.path.join(self.path, DOCUMENT_NAME), "read")
+        try:
+            file.sync_data()
+        finally:
+            file.close()
+        self.files.sync_dir(self.path)
+        self.is_kept = True
+
+    def write(self, document: bytes, created: Instant) -> None:
+        """Write the document as `place` does; all is on stable storage when this returns."""
+        self.place(document, created, durable=True)
+        parent = os.path.dirname(self.path)
+        self.files.sync_dir(parent)
+        self.files.sync_dir(os.path.dirname(parent))
+        self.is_kept = True
 
     def write_state(self, state: ConsumerState) -> None:
         """Write the consumer's state; it is on stable storage when this returns."""
@@ -120,11 +160,24 @@ class ConsumerFolder(msgspec.Struct, frozen=True):
     def read(self) -> ConsumerDocument:
         """Return the document; raise StreamOffline if it cannot be read, and OSError."""
         path = os.path.join(self.path, DOCUMENT_NAME)
+        return self.decoded(self._read(path, STREAM_DOCUMENT_BYTES_MAX))
+
+    def decoded(self, data: bytes) -> ConsumerDocument:
+        """Return the document of its content; raise StreamOffline if it cannot be read."""
+        path = os.path.join(self.path, DOCUMENT_NAME)
         try:
-            document = decode(ConsumerDocument, self._opened(path), strict=False)
+            plain = self.keys.open(data, stream=self.stream.encode(), which=self._which, path=path)
+        except (FormatError, WrongKey) as error:
+            raise StreamOffline(path, str(error)) from error
+        try:
+            plain, has_checksum = without_checksum(plain)
+            document = decode(ConsumerDocument, plain, strict=False)
+            check_version(document.version, has_checksum=has_checksum)
+        except FormatError as error:
+            raise StreamOffline(path, f"{DOCUMENT_NAME} is damaged: {error.reason}") from error
         except InvalidDocument as error:
             raise StreamOffline(path, f"not a consumer's document: {error.reason}") from error
-        if document.version != DOCUMENT_VERSION:
+        if document.version not in DOCUMENT_VERSIONS:
             raise StreamOffline(path, f"version {document.version} is not known")
         return document
 
@@ -148,9 +201,48 @@ class ConsumerFolder(msgspec.Struct, frozen=True):
         finally:
             file.close()
 
+    def undo_half(self) -> bool:
+        """Remove what is left of a creation or removal that a crash has cut short.
+
+        Return True if nothing is left of the consumer.
+        """
+        names = self.files.list_names(self.path)
+        for name in names:
+            if name.endswith(TEMPORARY_SUFFIX):
+                self.files.unlink(os.path.join(self.path, name))
+        left = {name for name in names if not name.endswith(TEMPORARY_SUFFIX)}
+        # The document comes first and goes first.
+        is_half = left <= {STATE_NAME}
+        if is_half:
+            remove_tree(self.files, self.path)
+        return is_half
+
+    def belongs_to(self, created: Instant) -> bool:
+        """Return True if the folder is that of the consumer which was created then.
+
+        A document that cannot be read is taken for that consumer's own.
+        """
+        if not self.files.exists(os.path.join(self.path, DOCUMENT_NAME)):
+            return False
+        try:
+            found = self.read().created
+        except StreamOffline:
+            return True
+        return found is not None and found.time_ns == created.time_ns
+
     def remove(self) -> None:
-        """Remove the folder and all in it."""
+        """Remove the folder, whoever's it is."""
         if self.files.is_dir(self.path):
+            remove_tree(self.files, self.path)
+
+    def remove_other(self, created: Instant) -> None:
+        """Remove the folder of an earlier consumer; leave that of the one created then."""
+        if self.files.is_dir(self.path) and not self.belongs_to(created):
+            remove_tree(self.files, self.path)
+
+    def remove_own(self, created: Instant) -> None:
+        """Remove the folder of the consumer created then; leave that of a later one."""
+        if self.files.is_dir(self.path) and self.belongs_to(created):
             remove_tree(self.files, self.path)
 
 

@@ -1,12 +1,14 @@
-"""The consumers of one stream, and those of all streams of an account.
+"""The consumers of one stream.
 
 `StreamConsumers` creates, finds, changes, removes and wakes the consumers of one stream. It is what
-the stream knows of them (`stream.consumers_port`). `AccountConsumers` gives every stream of an
-account its consumers when the stream is opened or created.
+the stream knows of them (`stream.consumers_port`). A change is in force at once, and returned is
+what to wait for before a client hears of it.
 
-Invariants: the configuration of a consumer with a folder is on disk before a client hears of the
-consumer. A consumer whose folder cannot be read stays offline with its reason, and its folder is
-not touched. A message that has become durable wakes only consumers that could deliver it.
+Invariants: the configuration of a consumer with a folder is on stable storage, in the account's
+journal or in the folder, before a client hears of the consumer. A consumer whose folder cannot be
+read stays offline with its reason, and its folder is not touched; what a crash has left of one that
+nobody was told of is removed. A message that has become durable wakes only consumers that could
+deliver it.
 
 Thread: the event loop's.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from penstock import error_codes
 from penstock.clock import AgeClock
@@ -22,7 +25,9 @@ from penstock.consumer.ack_receiver import StreamAckReceiver
 from penstock.consumer.config.config import ConsumerConfig
 from penstock.consumer.consumer import Consumer
 from penstock.consumer.extensions.options import key_token
-from penstock.consumer.folder import CONSUMERS_NAME, ConsumerFolder
+from penstock.consumer.folder import CONSUMERS_NAME, ConsumerDocument, ConsumerFolder
+from penstock.consumer.folders import ConsumerFolders
+from penstock.consumer.journal import Recovered
 from penstock.consumer.progress import Start, find_start
 from penstock.consumer.pull_delivery import DELETED_REASON
 from penstock.consumer.push_delivery import FLOW_PREFIX, PushTarget
@@ -32,11 +37,10 @@ from penstock.errors import ApiError, PenstockError
 from penstock.format.state.consumer import ConsumerState
 from penstock.limits import PENDING_LOOKED_FOR_AT_ONCE
 from penstock.routing.interest import InterestWatch
-from penstock.stream.account import AccountStreams, StreamAction
+from penstock.stream.changes import Change, both
 from penstock.stream.config.config import RetentionPolicy, StorageType
 from penstock.stream.config.requests import ConsumerBounds
 from penstock.stream.interest import Interest
-from penstock.stream.replication.source import short_hash
 from penstock.stream.stream import Stream
 from penstock.subjects import SubjectFilter
 from penstock.text.times import Instant
@@ -61,6 +65,15 @@ class _Configs(Mapping[str, ConsumerConfig]):
         return len(self._consumers)
 
 
+class Unkept(NamedTuple):
+    """A new consumer that is not on stable storage yet."""
+
+    consumer: Consumer
+    change: Change
+    maker: object
+    """The client that has asked for it."""
+
+
 class StreamConsumers:
     """One stream's consumers; see the module."""
 
@@ -75,6 +88,7 @@ class StreamConsumers:
         sends_long: bool,
         unique_id: Callable[[], str],
         streams: Mapping[str, Stream],
+        folders: ConsumerFolders,
     ) -> None:
         """`long_name` has the domain and the account for the long form of reply subjects.
 
@@ -88,6 +102,7 @@ class StreamConsumers:
         """For all waits: they do not end when the wall clock is set."""
 
         self.state_writer = state_writer
+        self.folders = folders
         self.interest = interest
         self.account_name = account_name
         self.long_name = long_name
@@ -97,6 +112,9 @@ class StreamConsumers:
         self.offline: dict[str, str] = {}
         """Consumers on disk that cannot be served, and why."""
 
+        self.unkept: dict[str, Unkept] = {}
+        """New consumers that are not on stable storage yet."""
+
         self.hungry: dict[Consumer, None] = {}
         """Consumers that could deliver a message that comes in."""
 
@@ -104,6 +122,7 @@ class StreamConsumers:
         """Consumers that may wait for acknowledgements, and what `gone_count` was when it was last
         made sure that their messages are still in the stream."""
 
+        self._internal_count = 0
         self.retention = Retention(stream, self.consumers)
         self._policy = stream.config.retention
         self.gone_count = 0
@@ -129,7 +148,7 @@ class StreamConsumers:
     @property
     def count(self) -> int:
         """The number of consumers that clients see."""
-        return sum(not each.config.direct for each in self.consumers.values())
+        return len(self.consumers) - self._internal_count
 
     @property
     def total(self) -> int:
@@ -177,31 +196,65 @@ class StreamConsumers:
             self._keys,
         )
 
-    def recover(self) -> None:
-        """Go on with every consumer on disk; those that cannot be read stay offline."""
+    def recover(self, journaled: Recovered) -> None:
+        """Go on with every consumer on disk; those that cannot be read stay offline.
+
+        What the account's journal says of a consumer counts more than its folder.
+        """
         files = self.host.files
-        if self.stream.config.storage is not StorageType.FILE or not files.is_dir(self._path):
+        if self.stream.config.storage is not StorageType.FILE:
             return
-        for name in sorted(files.list_names(self._path)):
+        names = set(files.list_names(self._path)) if files.is_dir(self._path) else set()
+        for name in sorted(names | journaled.keys()):
             folder = self._folder(name)
             try:
-                document = folder.read()
-                key_token(document.config)
-                state = folder.read_state()
+                if name in journaled:
+                    consumer = self._recovered_later(folder, journaled[name])
+                else:
+                    consumer = self._recovered(folder)
             except (PenstockError, OSError) as error:
                 self.offline[name] = str(error)
                 self.host.log("WRN", f"Consumer '{self.stream.name} > {name}': {error}")
+                self.folders.holds_all |= name in journaled
                 continue
-            created = document.created or Instant(0)
-            consumer = Consumer(self, document.name, document.config, created, folder)
-            consumer.progress.begin(Start(document.start_seq or 1))
-            if state is not None:
-                consumer.resume(state)
-            self._add(consumer)
+            if consumer is not None:
+                self._add(consumer)
         for consumer in self.consumers.values():
             consumer.start()
         # When all streams are open: other streams may still need what no consumer does.
         self.host.loop.call_soon(self.retention.sweep)
+
+    def _recovered(self, folder: ConsumerFolder) -> Consumer | None:
+        """Return the consumer of a folder; None if a crash left only a part of it."""
+        if folder.undo_half():
+            return None
+        document = folder.read()
+        folder.is_placed = folder.is_kept = True
+        return self._resumed(folder, document, folder.read_state())
+
+    def _recovered_later(self, folder: ConsumerFolder, data: bytes | None) -> Consumer | None:
+        """Return the consumer of a document in the journal; None if it says that it is removed."""
+        if data is None:
+            folder.remove()
+            return None
+        document = folder.decoded(data)
+        created = document.created or Instant(0)
+        folder.remove_other(created)
+        state = folder.read_state()
+        consumer = self._resumed(folder, document, state)
+        self.folders.note(consumer)
+        return consumer
+
+    def _resumed(
+        self, folder: ConsumerFolder, document: ConsumerDocument, state: ConsumerState | None
+    ) -> Consumer:
+        key_token(document.config)
+        created = document.created or Instant(0)
+        consumer = Consumer(self, document.name, document.config, created, folder)
+        consumer.progress.begin(Start(document.start_seq or 1))
+        if state is not None:
+            consumer.resume(state)
+        return consumer
 
     def _begin(self, consumer: Consumer) -> None:
         per_subject_max = self.stream.config.max_msgs_per_subject
@@ -215,27 +268,56 @@ class StreamConsumers:
 
     def _add(self, consumer: Consumer) -> None:
         self.consumers[consumer.name] = consumer
+        self._internal_count += consumer.config.direct
         self.retention.needs.positions[consumer.name] = consumer.progress.position
 
     def _drop(self, name: str) -> Consumer:
         del self.retention.needs.positions[name]
-        return self.consumers.pop(name)
+        consumer = self.consumers.pop(name)
+        self._internal_count -= consumer.config.direct
+        return consumer
 
     def create(
-        self, name: str, config: ConsumerConfig, state: ConsumerState | None = None
-    ) -> Consumer:
-        """Create a consumer of a configuration that was checked; raise OSError.
+        self,
+        name: str,
+        config: ConsumerConfig,
+        state: ConsumerState | None = None,
+        *,
+        maker: object = None,
+    ) -> tuple[Consumer, Change | None]:
+        """Create a consumer of a configuration that was checked; it delivers from now on.
 
         With a state it goes on from there, otherwise it begins where the configuration says.
+        Returned is also what to wait for before a client hears of it; None if it is forgotten with
+        the process. Until then only its maker finds it, a client. If it cannot be put on stable
+        storage it is removed again.
         """
-        consumer = self.prepare(name, config, state)
-        consumer.save_config(config)
-        return self.take_in(consumer)
+        consumer = self._made(name, config, state)
+        change = None
+        if consumer.folder is not None:
+            change = self._with_stream(self.folders.keep(consumer, config))
+            self.unkept[name] = Unkept(consumer, change, maker)
+            change.then(lambda error: self._kept(consumer, error))
+            if state is not None:
+                self.state_writer.mark(consumer)
+        self._take_in(consumer)
+        return consumer, change
 
-    def prepare(
-        self, name: str, config: ConsumerConfig, state: ConsumerState | None = None
-    ) -> Consumer:
-        """Return a new consumer, as `create` does, that is neither saved nor registered yet."""
+    def _kept(self, consumer: Consumer, error: OSError | None) -> None:
+        """Note that a new consumer is on stable storage, or cannot be: then it is removed."""
+        unkept = self.unkept.get(consumer.name)
+        if unkept is not None and unkept.consumer is consumer:
+            del self.unkept[consumer.name]
+        if error is not None and not consumer.is_closed:
+            self._close(consumer)
+            self.folders.discard(consumer)
+
+    def _with_stream(self, change: Change) -> Change:
+        """Return what to wait for: a change of a new stream's consumer lasts as the stream does."""
+        unsettled = self.stream.unsettled
+        return change if unsettled is None else both(unsettled, change)
+
+    def _made(self, name: str, config: ConsumerConfig, state: ConsumerState | None) -> Consumer:
         is_kept = self.stream.config.storage is StorageType.FILE and not config.mem_storage
         folder = self._folder(name) if is_kept else None
         created = Instant(self.host.clock.now_ns())
@@ -246,17 +328,36 @@ class StreamConsumers:
             consumer.resume(state)
         return consumer
 
-    def take_in(self, consumer: Consumer) -> Consumer:
-        """Register a consumer that was prepared, and whose configuration is saved; it delivers."""
+    def _take_in(self, consumer: Consumer) -> None:
         self._add(consumer)
         consumer.start()
         consumer.notices.advise("CREATED", "consumer_action", {"action": "create"})
         if consumer.progress.is_paused(self.clock.now_ns()):
             consumer.notices.advise_pause(consumer.progress)
-        return consumer
 
-    def change(self, consumer: Consumer, config: ConsumerConfig) -> Consumer:
-        """Change a consumer to another configuration, which was checked and is saved."""
+    def change(self, consumer: Consumer, config: ConsumerConfig) -> Change | None:
+        """Change a consumer to another configuration, which was checked.
+
+        Return what to wait for before a client hears of it, if there is something. If it cannot be
+        put on stable storage the consumer goes back to the configuration that it had.
+        """
+        if consumer.folder is None:
+            self._change(consumer, config)
+            return None
+        old = consumer.config
+        if config == old:
+            latest = self.folders.journal.latest()
+            return latest and self._with_stream(latest)
+        change = self.folders.keep(consumer, config)
+        change.on_failure(lambda error: self._change_back(consumer, old))
+        self._change(consumer, config)
+        return self._with_stream(change)
+
+    def _change_back(self, consumer: Consumer, config: ConsumerConfig) -> None:
+        if not consumer.is_closed:
+            self._change(consumer, config)
+
+    def _change(self, consumer: Consumer, config: ConsumerConfig) -> None:
         old = consumer.config.pause_until
         has_other_filters = config.filters != consumer.config.filters
         consumer.update(config)
@@ -264,15 +365,22 @@ class StreamConsumers:
             self.retention.sweep()
         if config.pause_until != old:
             consumer.notices.advise_pause(consumer.progress)
-        return consumer
 
-    def delete(self, name: str) -> None:
-        """Remove a consumer and its state."""
-        consumer = self._drop(name)
+    def delete(self, name: str) -> Change | None:
+        """Remove a consumer and its state; return what to wait for, if there is something."""
+        consumer = self.consumers[name]
+        self._close(consumer)
+        return None if consumer.folder is None else self.folders.keep(consumer, None)
+
+    def delete_offline(self, name: str) -> Change:
+        """Remove what is left of a consumer that cannot be served."""
+        del self.offline[name]
+        return self.folders.remove(self.stream, self._folder(name))
+
+    def _close(self, consumer: Consumer) -> None:
+        self._drop(consumer.name)
         consumer.stop(DELETED_REASON)
         self.state_writer.forget(consumer)
-        if consumer.folder is not None:
-            consumer.folder.remove()
         consumer.notices.advise("DELETED", "consumer_action", {"action": "delete"})
         if self.stream.config.retention is RetentionPolicy.INTEREST:
             self.retention.sweep()
@@ -288,8 +396,15 @@ class StreamConsumers:
         for consumer in self.consumers.values():
             consumer.stop(DELETED_REASON)
             self.state_writer.forget(consumer)
+            self.folders.forget(consumer)
         self.consumers.clear()
+        self.unkept.clear()
+        self._internal_count = 0
         self.retention.needs.positions.clear()
+
+    def drain(self) -> None:
+        """Wait until nothing is written of consumers that were removed. Thread: any other."""
+        self.state_writer.drain()
 
     # What happens to the stream
 
@@ -350,41 +465,3 @@ def consumers_of(stream: Stream) -> StreamConsumers:
     """Return the consumers of a stream of an account."""
     assert isinstance(stream.consumers, StreamConsumers), "every stream of an account has them"
     return stream.consumers
-
-
-class AccountConsumers:
-    """The consumers of all streams of one account; see the module."""
-
-    def __init__(
-        self,
-        account: AccountStreams,
-        state_writer: StateWriter,
-        unique_id: Callable[[], str],
-        *,
-        sends_long: bool,
-    ) -> None:
-        """With `sends_long` reply subjects have the domain and the account."""
-        self._account = account
-        self._sends_long = sends_long
-        self._keeper = state_writer
-        self._unique_id = unique_id
-        self._interest = InterestWatch(account.sublist)
-        self._long_name = f"{account.host.domain or '_'}.{short_hash(account.name)}"
-        account.watchers.append(self.follow)
-
-    def follow(self, action: StreamAction, stream: Stream) -> None:
-        """Attach consumers to a new stream, or apply a new configuration of one."""
-        if action is StreamAction.MODIFY:
-            stream.consumers.on_config()
-        elif action in (StreamAction.OPEN, StreamAction.CREATE):
-            consumers = StreamConsumers(
-                stream,
-                self._keeper,
-                self._interest,
-                account_name=self._account.name,
-                long_name=self._long_name,
-                sends_long=self._sends_long,
-                unique_id=self._unique_id,
-                streams=self._account.streams,
-            )
-            consumers.recover()

@@ -4,19 +4,24 @@ A consumer whose progress has changed is marked. Marked consumers are written to
 later by a thread: each state as a whole, the newest only. A caller that must know when a change is
 on stable storage leaves a callback.
 
-Invariants: states of one consumer are written one after another, in order. A callback is called on
-the event loop after its state, or a later one, was written; never if the write failed.
+All else that is done to consumers' folders is done by the same thread (`run`), one after another.
 
-Thread: the event loop's; only `_write` runs in the writer's own.
+Invariants: states of one consumer are written one after another, in order, and none before the
+consumer's document is on stable storage. A callback is called on the event loop after its state, or
+a later one, was written, or with the reason why it was not.
+
+Thread: the event loop's; only `_write` and what `run` is given run in the writer's own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from penstock.consumer.config.config import ConsumerConfig
 from penstock.consumer.folder import ConsumerFolder
 from penstock.consumer.pending import unpacked
 from penstock.errors import PenstockError
@@ -31,6 +36,10 @@ from penstock.limits import (
     CONSUMER_STATE_INTERVAL_S_MAX,
     CONSUMER_STATE_WRITES_APART,
 )
+from penstock.stream.changes import Change, Done
+from penstock.text.times import Instant
+
+R = TypeVar("R")
 
 
 class SavedConsumer(Protocol):
@@ -39,6 +48,20 @@ class SavedConsumer(Protocol):
     @property
     def folder(self) -> ConsumerFolder | None:
         """The consumer's folder; None if it is forgotten with the process."""
+        ...
+
+    @property
+    def created(self) -> Instant:
+        """When the consumer was created."""
+        ...
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """The configuration in force."""
+        ...
+
+    def document(self, config: ConsumerConfig) -> bytes:
+        """Return the content of the document that has this configuration. Thread: any."""
         ...
 
     def snapshot(self) -> Snapshot:
@@ -97,6 +120,9 @@ class Snapshot:
         )
 
 
+_Work = list[tuple[SavedConsumer, ConsumerFolder, Snapshot, list[Done]]]
+
+
 class StateWriter:
     """Writes the states of all consumers of a server; see the module."""
 
@@ -106,7 +132,7 @@ class StateWriter:
         self._loop = loop
         self._log = log
         self._thread = ThreadPoolExecutor(1, "consumer-state")
-        self._marked: dict[SavedConsumer, list[Callable[[], None]]] = {}
+        self._marked: dict[SavedConsumer, list[Done]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._writing: Future[None] | None = None
         self._is_urgent = False
@@ -119,21 +145,39 @@ class StateWriter:
         if consumer.folder is None:
             if then is not None:
                 then()
-            return
-        callbacks = self._marked.setdefault(consumer, [])
-        if then is not None:
-            callbacks.append(then)
-            if not self._is_urgent:
-                self._is_urgent = True
-                self._loop().call_soon(self._begin)
-        elif self._timer is None:
-            self._timer = self._loop().call_later(self._pause_s, self._begin)
+        elif then is not None:
+            self._hurry(consumer, lambda error: then() if error is None else None)
+        else:
+            self._marked.setdefault(consumer, [])
+            if self._timer is None:
+                self._timer = self._loop().call_later(self._pause_s, self._begin)
+
+    def save(self, consumer: SavedConsumer) -> Change | None:
+        """Have a consumer's state written now; return what to wait for, None if nothing is kept."""
+        if consumer.folder is None:
+            return None
+        change = Change()
+        self._hurry(consumer, change.end)
+        return change
+
+    def _hurry(self, consumer: SavedConsumer, done: Done) -> None:
+        self._marked.setdefault(consumer, []).append(done)
+        if not self._is_urgent:
+            self._is_urgent = True
+            self._loop().call_soon(self._begin)
 
     def forget(self, consumer: SavedConsumer) -> None:
-        """Write nothing more of a consumer that is being removed; wait for a write under way."""
-        self._marked.pop(consumer, None)
-        if self._writing is not None:
-            self._writing.exception()
+        """Write nothing more of a consumer that is being removed, but for a write under way."""
+        for done in self._marked.pop(consumer, ()):
+            done(OSError(errno.ENOENT, "the consumer was removed"))
+
+    def run(self, work: Callable[[], R]) -> Future[R]:
+        """Have something done to folders by the writer's thread, after what was begun before."""
+        return self._thread.submit(work)
+
+    def drain(self) -> None:
+        """Wait until all that was begun is done. Thread: any but the writer's and the loop's."""
+        self._thread.submit(lambda: None).result()
 
     def _begin(self) -> None:
         if self._timer is not None:
@@ -144,7 +188,7 @@ class StateWriter:
             return
         marked, self._marked = self._marked, {}
         work = [
-            (folder, consumer.snapshot(), callbacks)
+            (consumer, folder, consumer.snapshot(), callbacks)
             for consumer, callbacks in marked.items()
             if (folder := consumer.folder) is not None
         ]
@@ -153,16 +197,18 @@ class StateWriter:
         self._writing = self._thread.submit(self._write, work)
         self._writing.add_done_callback(lambda done: loop.call_soon_threadsafe(self._end, done))
 
-    def _write(self, work: list[tuple[ConsumerFolder, Snapshot, list[Callable[[], None]]]]) -> None:
-        for folder, snapshot, callbacks in work:
+    def _write(self, work: _Work) -> None:
+        for consumer, folder, snapshot, callbacks in work:
             try:
+                if not folder.is_kept:
+                    folder.write(consumer.document(consumer.config), consumer.created)
                 folder.write_state(snapshot.state())
+                failure = None
             except (PenstockError, OSError) as error:
-                callbacks.clear()
                 self._log("ERR", f"JetStream consumer state {folder.path}: {error}")
-                continue
-            for callback in callbacks:
-                self._loop().call_soon_threadsafe(callback)
+                failure = error if isinstance(error, OSError) else OSError(str(error))
+            for done in callbacks:
+                self._loop().call_soon_threadsafe(done, failure)
 
     def _end(self, done: Future[None]) -> None:
         if self._writing is done:
@@ -178,11 +224,10 @@ class StateWriter:
 
     def settle(self, consumer: SavedConsumer) -> None:
         """Write a consumer's state before returning, if it is marked."""
-        if self._writing is not None:
-            self._writing.exception()
         callbacks = self._marked.pop(consumer, None)
         if callbacks is not None and consumer.folder is not None:
-            self._write([(consumer.folder, consumer.snapshot(), callbacks)])
+            work = [(consumer, consumer.folder, consumer.snapshot(), callbacks)]
+            self._thread.submit(self._write, work).result()
 
     def stop(self) -> None:
         """End the writing thread."""

@@ -46,6 +46,8 @@ class StreamFacts(msgspec.Struct, frozen=True):
     mirror: Callable[[], Document | None]
     sources: Callable[[], list[Document]]
     consumers: Callable[[], Sequence[Document]]
+    offline_consumers: Mapping[str, str] = {}
+    """Consumers that cannot be served, with reasons."""
 
 
 class JetStreamAccountFacts(msgspec.Struct, frozen=True):

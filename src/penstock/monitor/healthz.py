@@ -114,6 +114,8 @@ def _unknown(facts: JetStreamFacts, options: HealthzOptions) -> Illness | None:
     if stream is None:
         text = f'JetStream stream "{name}" not found on account "{account_name}"'
         return Illness("STREAM", text, account_name, name)
+    if consumer in stream.offline_consumers:
+        return None
     if consumer and not any(each["name"] == consumer for each in stream.consumers()):
         text = (
             f'JetStream consumer "{consumer}" not found for stream "{name}" on account'
@@ -139,3 +141,7 @@ def _ill_streams(account: JetStreamAccountFacts, wanted: str) -> Iterator[Illnes
             where = f"'{account.name} > {stream.name}'"
             text = f"JetStream stream {where} write error: {stream.failure}"
             yield Illness("STREAM", text, account.name, stream.name)
+        for consumer in stream.offline_consumers if wanted in ("", stream.name) else ():
+            where = f"'{account.name} > {stream.name} > {consumer}'"
+            text = f"JetStream consumer {where} could not be recovered"
+            yield Illness("CONSUMER", text, account.name, stream.name, consumer)

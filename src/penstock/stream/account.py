@@ -22,10 +22,14 @@ from weakref import WeakValueDictionary
 from penstock import error_codes
 from penstock.errors import ApiError, PenstockError, StreamOffline
 from penstock.routing.sublist import Sublist
+from penstock.stream.changes import Change
 from penstock.stream.config.config import StorageType, StreamConfig, StreamConfigRequest
+from penstock.stream.config.known import KnownStreams
 from penstock.stream.config.requests import checked_creation, checked_update
+from penstock.stream.config.subjects import is_name
 from penstock.stream.quota import UNBOUNDED, AccountLimits, ServerLimits, StorageQuota
 from penstock.stream.replication.replication import Replication
+from penstock.stream.settling import Settling
 from penstock.stream.storage import StreamFolder
 from penstock.stream.stream import Stream, StreamHost
 from penstock.text.times import Instant
@@ -68,25 +72,30 @@ class AccountStreams:
         self.sublist = sublist
         self.limits = limits
         self.streams: dict[str, Stream] = {}
+        self.configs = KnownStreams()
+        """The configurations of all streams; a change that is being written counts already."""
+
         self.offline: dict[str, str] = {}
         """Streams on disk that cannot be served, and why."""
 
         self.replication = Replication(host, sublist, self.streams)
         self.watchers: list[Watcher] = []
+        self.on_forgotten: list[Callable[[], None]] = []
+        """Called when the account's folder was removed with all that was in it."""
+
         self.api_total = 0
         """Requests that were answered; `api_errors` are those answered with an error."""
 
         self.api_errors = 0
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._planned: dict[str, StreamConfig] = {}
-        """Configurations that are being written to the disk."""
-
         self._prepared: set[str] = set()
         """Names of streams that are being created or removed."""
 
         self._is_stopped = False
+        self.path = path
         self._path = os.path.join(path, STREAMS_NAME)
         self._has_place = False
+        self._settling = Settling(host, self._path)
 
     def _folder(self, name: str) -> StreamFolder:
         return StreamFolder(
@@ -97,12 +106,6 @@ class AccountStreams:
         )
 
     # Queries
-
-    @property
-    def configs(self) -> list[StreamConfig]:
-        """The configurations of all streams; a planned change counts already."""
-        configs = {name: stream.config for name, stream in self.streams.items()}
-        return list((configs | self._planned).values())
 
     @property
     def consumer_count(self) -> int:
@@ -116,8 +119,7 @@ class AccountStreams:
 
     def bytes_reserved(self, storage: StorageType) -> int:
         """Return the sum of `max_bytes` of all streams of a kind of storage."""
-        streams = (each for each in self.configs if each.storage is storage)
-        return sum(max(each.max_bytes, 0) for each in streams)
+        return self.configs.reserved_bytes(storage)
 
     def find(self, name: str) -> Stream:
         """Return a stream; raise ApiError if there is none or it is offline."""
@@ -155,6 +157,9 @@ class AccountStreams:
         try:
             if not self.host.files.is_dir(folder.path) or folder.finish_removal():
                 return name, None
+            if not is_name(name):
+                # No stream has this name: it is somebody's own folder.
+                return name, None
             document = folder.read()
             return name, self._opened(folder, document.config, document.created or Instant(0))
         except StreamOffline as error:
@@ -168,16 +173,25 @@ class AccountStreams:
         """Return the lock to hold while a stream, or anything that belongs to it, is changed."""
         return self._turns.setdefault(name, asyncio.Lock())
 
+    def is_changing(self, name: str) -> bool:
+        """Return True while the turn of a stream is taken."""
+        lock = self._turns.get(name)
+        return lock is not None and lock.locked()
+
     async def create(
         self, request: StreamConfigRequest, *, name: str, server: ServerLimits
-    ) -> Stream:
-        """Create a stream, or return the one with the same configuration; raise ApiError."""
+    ) -> tuple[Stream, Change | None]:
+        """Create a stream, or return the one with the same configuration; raise ApiError.
+
+        It takes messages from now on. Returned is also what to wait for before a client hears of
+        it; None if it is on stable storage, or shall not be. If that fails it is removed again.
+        """
         async with self.turn(name):
             config = checked_creation(
                 request, name=name, server=server, account=self.limits, existing=self.configs
             )
             if name in self.streams:
-                return self.streams[name]
+                return self.streams[name], self.streams[name].unsettled
             if name in self.offline:
                 raise ApiError(error_codes.STREAM_OFFLINE_REASON, err=self.offline[name])
             try:
@@ -192,17 +206,36 @@ class AccountStreams:
             if self._is_stopped:
                 stream.stop()
                 raise ApiError(error_codes.NOT_ENABLED_FOR_ACCOUNT)
+            change = None
+            if config.storage is StorageType.FILE:
+                change = self._settling.add(stream)
+                change.on_failure(lambda error: self._undo(stream, error))
             self.add(stream)
-            return stream
+            return stream, change
+
+    def _undo(self, stream: Stream, error: OSError) -> None:
+        """Remove a new stream that could not be put on stable storage."""
+        self.host.log("ERR", f"JetStream stream '{self.name} > {stream.name}': {error}")
+        if self.streams.get(stream.name) is not stream:
+            return
+        self._take_out(stream)
+        self._prepared.add(stream.name)
+        removal = self.host.loop.run_in_executor(None, stream.remove)
+        removal.add_done_callback(lambda done: self._prepared.discard(stream.name))
 
     @contextlib.contextmanager
     def _planning(self, config: StreamConfig) -> Iterator[None]:
-        """Have a configuration count as if it were in force."""
-        self._planned[config.name] = config
+        """Have a configuration count as if it were in force; if it fails, the one before does."""
+        before = self.configs.get(config.name)
+        self.configs.put(config)
         try:
             yield
-        finally:
-            del self._planned[config.name]
+        except BaseException:
+            if before is None:
+                self.configs.drop(config.name)
+            else:
+                self.configs.put(before)
+            raise
 
     async def _made(self, config: StreamConfig) -> Stream:
         if config.storage is StorageType.MEMORY:
@@ -215,12 +248,11 @@ class AccountStreams:
             folder, created = self._folder(config.name), Instant(self.host.clock.now_ns())
             if config.storage is StorageType.FILE:
                 self._make_place()
-                folder.establish(config, created)
+                folder.make(config, created)
             try:
                 return self._opened(folder, config, created)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    folder.begin_removal()
                     folder.remove()
                 raise
 
@@ -295,6 +327,8 @@ class AccountStreams:
 
     def _begin(self, stream: Stream) -> None:
         self.streams[stream.name] = stream
+        if self.configs.get(stream.name) is not stream.config:
+            self.configs.put(stream.config)
         stream.limit_by(lambda: self._quota_of(stream))
         stream.start()
 
@@ -321,8 +355,9 @@ class AccountStreams:
                 consumers={} if old is None else old.consumers.bounds,
             )
             stream = self.find(name)
-            if config.storage is StorageType.FILE:
-                with self._planning(config):
+            await self._settled(stream)
+            with self._planning(config):
+                if config.storage is StorageType.FILE:
                     write, created = stream.folder.write, stream.created
                     await self.host.loop.run_in_executor(None, write, config, created)
             if not self._is_stopped:
@@ -334,14 +369,28 @@ class AccountStreams:
         """Remove a stream and everything in it; raise ApiError and OSError."""
         async with self.turn(name):
             stream = self.find(name)
-            del self.streams[name]
-            stream.leave()
-            self._pass_on(StreamAction.DELETE, stream)
+            await self._settled(stream)
+            self._take_out(stream)
             # Clients that wait for messages were told; send that before the disk is done.
             self.host.hub.flush()
             with self._claiming(name):
                 await self.host.loop.run_in_executor(None, stream.remove)
             self._advise_of(StreamAction.DELETE, stream)
+
+    async def _settled(self, stream: Stream) -> None:
+        """Wait until a new stream is on stable storage; raise ApiError if it cannot be."""
+        if stream.unsettled is not None:
+            with contextlib.suppress(OSError):
+                await stream.unsettled.wait()
+        if self.streams.get(stream.name) is not stream:
+            raise ApiError(error_codes.STREAM_NOT_FOUND)
+
+    def _take_out(self, stream: Stream) -> None:
+        """Have a stream take no more messages: it is to be removed."""
+        del self.streams[stream.name]
+        self.configs.drop(stream.name)
+        stream.leave()
+        self._pass_on(StreamAction.DELETE, stream)
 
     def stop(self) -> None:
         """Stop all streams; everything is durable when this returns."""
@@ -349,6 +398,12 @@ class AccountStreams:
         self.replication.stop()
         for stream in self.streams.values():
             stream.stop()
+
+    def forget(self) -> None:
+        """Note that the account's folder was removed with all that was in it."""
+        self.offline.clear()
+        for each in self.on_forgotten:
+            each()
 
     # Watchers and advisories
 

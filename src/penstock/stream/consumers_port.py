@@ -75,6 +75,10 @@ class ConsumersPort(Protocol):
         """Stop all consumers of a stream that is being removed."""
         ...
 
+    def drain(self) -> None:
+        """Wait until nothing is written of consumers that were removed. Thread: any other."""
+        ...
+
 
 class NoConsumers:
     """A stream without consumers; every stream begins as one."""
@@ -99,4 +103,7 @@ class NoConsumers:
         """Do nothing."""
 
     def remove(self) -> None:
+        """Do nothing."""
+
+    def drain(self) -> None:
         """Do nothing."""

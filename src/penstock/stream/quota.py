@@ -12,7 +12,7 @@ Pure. Numbers below zero mean no limit, as in the configuration.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ from penstock import error_codes
 from penstock.errors import ApiError
 from penstock.limits import STORAGE_GRANT_BYTES_MAX
 from penstock.stream.config.config import StorageType, StreamConfig
+from penstock.stream.config.known import KnownStreams
 
 _INT64_MAX: Final = 2**63 - 1
 _EXCEEDED: Final = {
@@ -132,11 +133,14 @@ def check_promise(
 
 
 def check_stream_count(
-    config: StreamConfig, account: AccountLimits, existing: Iterable[StreamConfig]
+    config: StreamConfig, account: AccountLimits, existing: KnownStreams
 ) -> None:
     """Raise ApiError for one stream too many; one that exists already does not count."""
     tier, limits = tier_of(account, config.num_replicas)
-    count = sum(each.name != config.name and _shares(tier, each, config) for each in existing)
+    count = existing.count(replicas=max(config.num_replicas, 1) if tier else 0)
+    old = existing.get(config.name)
+    if old is not None and _shares(tier, old, config):
+        count -= 1
     if 0 < limits.max_streams <= count:
         raise ApiError(error_codes.MAXIMUM_STREAMS_LIMIT)
 
@@ -158,7 +162,7 @@ def check_reservation(
     config: StreamConfig,
     server: ServerLimits,
     tier: tuple[str, TierLimits],
-    existing: Iterable[StreamConfig],
+    existing: KnownStreams,
     *,
     added_bytes: int,
     kept_bytes: int = 0,
@@ -173,13 +177,23 @@ def check_reservation(
     # A stream without a bound still needs something left.
     added_bytes = 1 if added_bytes < 0 else added_bytes
     account_bytes = _counted(name, config, kept_bytes) + _counted(name, config, added_bytes)
-    for each in existing:
-        others = each.name != config.name and each.storage is config.storage
-        if others and _shares(name, each, config):
-            account_bytes += _counted(name, each, each.max_bytes)
+    account_bytes += _reserved_by_others(name, config, existing)
     bytes_max = limits.bytes_max(config.storage)
     if 0 <= bytes_max < account_bytes or added_bytes > server.bytes_left(config.storage):
         raise ApiError(_EXCEEDED[config.storage])
+
+
+def _reserved_by_others(tier: str, config: StreamConfig, existing: KnownStreams) -> int:
+    own = max(config.num_replicas, 1)
+    reserved = existing.reserved_by_replicas(config.storage)
+    if tier:
+        total = sum(each for replicas, each in reserved if replicas == own)
+    else:
+        total = sum(each * replicas for replicas, each in reserved)
+    old = existing.get(config.name)
+    if old is not None and old.storage is config.storage and _shares(tier, old, config):
+        total -= _counted(tier, old, old.max_bytes)
+    return total
 
 
 def _shares(tier: str, one: StreamConfig, other: StreamConfig) -> bool:

@@ -2,14 +2,16 @@
 
     stream.json       configuration and time of creation; sealed if there is a key
     stream.removed    the same of a stream whose removal has begun
+    stream.creating   an empty file while a new stream is not on stable storage
     sources.json      positions in its sources, if it has any
     msgs/             the store
     consumers/        configurations and states of its consumers
 
-Invariants: a new stream's folder appears as a whole; a name that ends in `.tmp` never was a stream.
-The document is replaced as a whole and durable before a client is answered. A document that cannot
-be read is never overwritten or removed: the stream stays offline, with the reason. A removal that
-has begun is finished, now or at the next start.
+Invariants: a new stream's folder appears as a whole, and a restart removes it until it was settled;
+a name that ends in `.tmp`, with nothing of others in it, never was a stream. The document is
+replaced as a whole and durable before a client is answered. A document that cannot be read is never
+overwritten or removed: the stream stays offline, with the reason. A removal that has begun is
+finished, now or at the next start.
 
 Thread: any, one at a time for each folder. The account calls it.
 """
@@ -27,6 +29,12 @@ from penstock.errors import FormatError, InvalidDocument, StreamOffline, WrongKe
 from penstock.format.damage import Damage
 from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.format.layout import LOCK_NAME
+from penstock.format.state.checked_document import (
+    CHECKED_VERSION,
+    check_version,
+    with_checksum,
+    without_checksum,
+)
 from penstock.format.state.sealed_document import DocumentKeys
 from penstock.limits import STREAM_DOCUMENT_BYTES_MAX
 from penstock.store.commit.disk_threads import DoneJobs
@@ -56,8 +64,10 @@ from penstock.text.times import Instant
 
 DOCUMENT_NAME = "stream.json"
 REMOVED_NAME = "stream.removed"
+CREATING_NAME = "stream.creating"
 MESSAGES_NAME = "msgs"
-DOCUMENT_VERSION = 1
+DOCUMENT_VERSION = CHECKED_VERSION
+DOCUMENT_VERSIONS = (1, DOCUMENT_VERSION)
 
 
 class StreamDocument(msgspec.Struct, frozen=True):
@@ -81,7 +91,7 @@ class StreamFolder(msgspec.Struct, frozen=True):
         return os.path.basename(self.path).encode()
 
     def _sealed(self, config: StreamConfig, created: Instant) -> bytes:
-        plain = encode(StreamDocument(DOCUMENT_VERSION, created, config))
+        plain = with_checksum(encode(StreamDocument(DOCUMENT_VERSION, created, config)))
         which = DOCUMENT_NAME.encode()
         return self.keys.seal(plain, stream=self._name, which=which, random_bytes=os.urandom)
 
@@ -90,9 +100,10 @@ class StreamFolder(msgspec.Struct, frozen=True):
         """The store's folder."""
         return os.path.join(self.path, MESSAGES_NAME)
 
-    def establish(self, config: StreamConfig, created: Instant) -> None:
-        """Create the folder of a new stream; it is durable when this returns."""
-        temporary = f"{self.path}.{self.unique()}{TEMPORARY_SUFFIX}"
+    def make(self, config: StreamConfig, created: Instant) -> None:
+        """Create the folder of a new stream; a restart removes it, until `settle` has returned."""
+        # The name may be as long as the system takes, so the temporary one is not made of it.
+        temporary = os.path.join(os.path.dirname(self.path), f"{self.unique()}{TEMPORARY_SUFFIX}")
         try:
             self._fill(temporary, self._sealed(config, created))
             self.files.rename(temporary, self.path)
@@ -100,20 +111,30 @@ class StreamFolder(msgspec.Struct, frozen=True):
             with contextlib.suppress(OSError):
                 remove_tree(self.files, temporary)
             raise
-        self.files.sync_dir(os.path.dirname(self.path))
+
+    def settle(self) -> None:
+        """Put a new folder on stable storage; the folder above it is the caller's to sync."""
+        file = self.files.open(os.path.join(self.path, DOCUMENT_NAME), "read")
+        try:
+            file.sync_data()
+        finally:
+            file.close()
+        self.files.unlink(os.path.join(self.path, CREATING_NAME))
+        self.files.sync_dir(self.path)
 
     def _fill(self, path: str, document: bytes) -> None:
         messages_path = os.path.join(path, MESSAGES_NAME)
+        self.files.make_dirs(path)
+        # First: what else arrives on stable storage until `settle` is known to be unfinished.
+        self.files.open(os.path.join(path, CREATING_NAME), "create").close()
         self.files.make_dirs(messages_path)
-        # A lock file tells the store that the folder was synced by its creator.
+        # A lock file tells the store that its creator syncs the folder.
         self.files.lock(os.path.join(messages_path, LOCK_NAME)).release()
         file = self.files.open(os.path.join(path, DOCUMENT_NAME), "create")
         try:
             write_all(file, 0, document)
-            file.sync_data()
         finally:
             file.close()
-        self.files.sync_dir(path)
 
     def write(self, config: StreamConfig, created: Instant) -> None:
         """Replace the configuration; it is durable when this returns."""
@@ -127,9 +148,14 @@ class StreamFolder(msgspec.Struct, frozen=True):
     def read(self) -> StreamDocument:
         """Return the document; raise StreamOffline if the stream cannot be served, and OSError."""
         path = os.path.join(self.path, DOCUMENT_NAME)
-        document = self._decoded(path, self._opened(path))
-        if document.version != DOCUMENT_VERSION:
+        plain, has_checksum = self._opened(path)
+        document = self._decoded(path, plain)
+        if document.version not in DOCUMENT_VERSIONS:
             raise StreamOffline(path, f"unsupported - document version {document.version}")
+        try:
+            check_version(document.version, has_checksum=has_checksum)
+        except FormatError as error:
+            raise StreamOffline(path, f"{DOCUMENT_NAME} is damaged: {error.reason}") from error
         if not is_supported(document.config.metadata):
             level = document.config.metadata[REQUIRED_LEVEL_KEY]
             needed = f"required API level: {level}, current API level: {API_LEVEL}"
@@ -138,13 +164,18 @@ class StreamFolder(msgspec.Struct, frozen=True):
             raise StreamOffline(path, f"the name in it is {document.config.name!r}")
         return document
 
-    def _opened(self, path: str) -> bytes:
+    def _opened(self, path: str) -> tuple[bytes, bool]:
+        """Return the document and whether it had a checksum, which is right then."""
         which = DOCUMENT_NAME.encode()
         data = self._read_bytes(path)
         try:
-            return self.keys.open(data, stream=self._name, which=which, path=path)
+            plain = self.keys.open(data, stream=self._name, which=which, path=path)
         except (FormatError, WrongKey) as error:
             raise StreamOffline(path, str(error)) from error
+        try:
+            return without_checksum(plain)
+        except FormatError as error:
+            raise StreamOffline(path, f"{DOCUMENT_NAME} is damaged: {error.reason}") from error
 
     def _read_bytes(self, path: str) -> bytes:
         if not self.files.exists(path):
@@ -190,13 +221,26 @@ class StreamFolder(msgspec.Struct, frozen=True):
     def finish_removal(self) -> bool:
         """Remove a folder that is not a stream; return True if it was none."""
         names = self.files.list_names(self.path)
-        is_none = DOCUMENT_NAME not in names and (
-            REMOVED_NAME in names or all(name.endswith(TEMPORARY_SUFFIX) for name in names)
-        )
-        is_none = is_none or self.path.endswith(TEMPORARY_SUFFIX)
+        if self.path.endswith(TEMPORARY_SUFFIX):
+            is_none = self._is_ours_alone(names)
+        else:
+            is_none = CREATING_NAME in names or (
+                DOCUMENT_NAME not in names
+                and (REMOVED_NAME in names or all(_is_temporary(name) for name in names))
+            )
         if is_none:
             self.remove()
         return is_none
+
+    def _is_ours_alone(self, names: list[str]) -> bool:
+        """Return True if a folder holds nothing but what a creation that was cut short left."""
+        if not set(names) <= {MESSAGES_NAME, CREATING_NAME, DOCUMENT_NAME}:
+            return False
+        messages = os.path.join(self.path, MESSAGES_NAME)
+        return not self.files.is_dir(messages) or self.files.list_names(messages) in (
+            [],
+            [LOCK_NAME],
+        )
 
     def remove(self) -> None:
         """Remove the stream and all that it has."""
@@ -207,9 +251,13 @@ class StreamFolder(msgspec.Struct, frozen=True):
             inner = os.path.join(self.path, name)
             if self.files.is_dir(inner):
                 remove_tree(self.files, inner)
-            elif name != REMOVED_NAME:
+            elif name not in (REMOVED_NAME, CREATING_NAME):
                 self.files.unlink(inner)
         remove_tree(self.files, self.path)
+
+
+def _is_temporary(name: str) -> bool:
+    return name.endswith(TEMPORARY_SUFFIX)
 
 
 ASYNC_SYNC_INTERVAL_NS = 2 * 60 * 1_000_000_000

@@ -25,6 +25,7 @@ from penstock.routing.hub import Hub
 from penstock.routing.sublist import Sublist, Subscription
 from penstock.store.filestore import FileStore
 from penstock.store.vfs import FileSystem
+from penstock.stream.changes import Change
 from penstock.stream.config.config import StorageType, StreamConfig
 from penstock.stream.consumers_port import ConsumersPort, FedStream, NoConsumers
 from penstock.stream.publish.batches import BatchQuota
@@ -99,6 +100,9 @@ class Stream:
         self.is_stopped = False
         self.on_durable: list[Callable[[], None]] = []
         """Called when messages have become durable, after their acknowledgements are sent."""
+
+        self.unsettled: Change | None = None
+        """What to wait for while a new stream is not on stable storage."""
 
         self.consumers: ConsumersPort = NoConsumers()
         self.fed_streams: list[FedStream] = []
@@ -197,7 +201,8 @@ class Stream:
         self._leave()
         self.consumers.stop()
         self.store.stop()
-        self.ingest.release(self.store.durable_seq)
+        if self.unsettled is None:
+            self.ingest.release(self.store.durable_seq)
 
     def leave(self) -> None:
         """Store no more messages and remove the consumers: the stream is to be removed."""
@@ -206,6 +211,7 @@ class Stream:
 
     def remove(self) -> None:
         """Remove a stream that was left from the disk. Thread: any."""
+        self.consumers.drain()
         if self.config.storage is StorageType.FILE:
             # From here on a restart would finish the removal.
             self.folder.begin_removal()
@@ -311,8 +317,16 @@ class Stream:
             else:
                 loop.call_soon_threadsafe(self._release)
 
+    def settle(self) -> None:
+        """Note that the new stream is on stable storage: its messages are from now on, too."""
+        self.unsettled = None
+        if self._durable_seq:
+            self._release()
+
     def _release(self) -> None:
         self._is_release_due = False
+        if self.unsettled is not None:
+            return
         self.ingest.release(self._durable_seq)
         for each in tuple(self.on_durable):
             each()

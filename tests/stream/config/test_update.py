@@ -7,6 +7,7 @@ import pytest
 from penstock import error_codes
 from penstock.errors import ApiError
 from penstock.stream.config.config import StreamConfig, StreamConfigRequest, StreamConsumerLimits
+from penstock.stream.config.known import KnownStreams
 from penstock.stream.config.requests import ConsumerBounds, checked_creation, checked_update
 from penstock.stream.quota import AccountLimits, ServerLimits, TierLimits
 
@@ -19,7 +20,7 @@ def made() -> StreamConfig:
         name="S",
         server=ServerLimits(is_clustered=True),
         account=AccountLimits(),
-        existing=[],
+        existing=KnownStreams(),
     )
 
 
@@ -31,7 +32,7 @@ def changed(
         name="S",
         server=ServerLimits(is_clustered=True),
         account=account or AccountLimits(),
-        existing=[old],
+        existing=KnownStreams([old]),
         consumers=CONSUMERS,
     )
 

@@ -15,6 +15,7 @@ from penstock.stream.config.config import (
     StreamSource,
     SubjectTransformConfig,
 )
+from penstock.stream.config.known import KnownStreams
 from penstock.stream.config.validation import checked_config
 from penstock.stream.quota import AccountLimits, ServerLimits
 
@@ -23,7 +24,12 @@ TRANSFORMS = tuple(SubjectTransformConfig(f"a{place}", "b") for place in range(M
 
 
 def checked(config: StreamConfig, *existing: StreamConfig) -> StreamConfig:
-    return checked_config(config, server=ServerLimits(), account=AccountLimits(), existing=existing)
+    return checked_config(
+        config,
+        server=ServerLimits(),
+        account=AccountLimits(),
+        existing=KnownStreams(existing),
+    )
 
 
 def test_a_checked_configuration_checks_out_again_unchanged() -> None:

@@ -6,8 +6,9 @@
 
 Invariants: a known request gets one answer. An unknown request, or one that comes while too many
 wait, is not answered, as by the reference server. A request that another subscriber should answer
-gets a "no responders" status if there is none. While a request waits for the disk, nothing more is
-read from its client, so that later messages are handled after it; other clients continue.
+gets a "no responders" status if there is none. A request whose change is in force, but not yet on
+stable storage, is answered later. While a request waits to be handled, nothing more is read from
+its client, so that later messages are handled after it; other clients continue.
 Subscribers of `$JS.EVENT.ADVISORY.API` in the account receive requests and answers.
 
 Thread: the event loop's.
@@ -40,6 +41,7 @@ from penstock.protocol.pipeline_reports import SUBJECT_PREFIX
 from penstock.routing.hub import Service
 from penstock.routing.sublist import Subscription
 from penstock.store.vfs import remove_tree
+from penstock.stream.changes import Change
 from penstock.text.json.codec import to_json
 
 if TYPE_CHECKING:
@@ -90,17 +92,41 @@ class WaitingRequests:
         self._service = service
         self._advise = advise
         self._tasks: set[asyncio.Task[None]] = set()
+        self._held_count = 0
+        self._none_held: asyncio.Future[None] | None = None
+        self._is_flush_due = False
 
     @property
     def is_full(self) -> bool:
         """Whether as many requests wait as may wait."""
-        return len(self._tasks) >= self._service.options.request_queue_limit
+        waiting = len(self._tasks) + self._held_count
+        return waiting >= self._service.options.request_queue_limit
 
     def add(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run the work that answers a request; a stopping server waits for it."""
         task = self._service.loop.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def hold(self, change: Change, tell: Callable[[OSError | None], None]) -> None:
+        """Answer a request when what it has changed is on stable storage, or cannot be."""
+        self._held_count += 1
+
+        def release(error: OSError | None) -> None:
+            self._held_count -= 1
+            tell(error)
+            if not self._is_flush_due:
+                self._is_flush_due = True
+                self._service.loop.call_soon(self._flush)
+
+        change.then(release)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        self._service.flush()
+        if not self._held_count and self._none_held is not None:
+            self._none_held.set_result(None)
+            self._none_held = None
 
     def drop(self, subject: str) -> None:
         """Leave a request unanswered because too many wait; publish an advisory about it."""
@@ -110,8 +136,12 @@ class WaitingRequests:
 
     async def finish(self) -> None:
         """Wait until every request is answered."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._tasks or self._held_count:
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            else:
+                self._none_held = self._service.loop.create_future()
+                await self._none_held
 
 
 class ApiListener:
@@ -182,17 +212,28 @@ class ApiListener:
                 asked.client.rest()
             self._service.requests.add(self._tell_later(asked, outcome), f"request {subject}")
         elif outcome is not None:
-            self._tell(asked, outcome)
+            self._tell_durable(asked, outcome)
 
     async def _tell_later(self, asked: _Asked, work: Coroutine[Any, Any, Answer | None]) -> None:
         try:
             outcome = await work
             if outcome is not None:
-                self._tell(asked, outcome)
+                self._tell_durable(asked, outcome)
             self._service.flush()
         finally:
             if asked.client is not None:
                 asked.client.go_on()
+
+    def _tell_durable(self, asked: _Asked, outcome: Answer) -> None:
+        """Answer now, or when what the request has changed is on stable storage."""
+        if (change := outcome.change) is None:
+            self._tell(asked, outcome)
+            return
+
+        def tell(error: OSError | None) -> None:
+            self._tell(asked, outcome if error is None else outcome.if_failed(error))
+
+        self._service.requests.hold(change, tell)
 
     def _tell(self, asked: _Asked, outcome: Answer) -> None:
         streams = self._service.accounts.get(self._account.name)
@@ -252,7 +293,7 @@ class ApiListener:
         if service.files.is_dir(path):
             await asyncio.get_running_loop().run_in_executor(None, remove_tree, service.files, path)
         if account is not None:
-            account.offline.clear()
+            account.forget()
         body = to_json({"type": TYPE_PREFIX + PURGED_KIND, "initiated": True})
         return Answer(body, has_failed=False, is_told=True)
 

@@ -119,6 +119,7 @@ def _stream(service: JetStreamService, account: AccountStreams, stream: Stream) 
             document_of(describe(each, service.now_ns()))
             for each in consumers_of(stream).consumers.values()
         ],
+        offline_consumers=dict(consumers_of(stream).offline),
     )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.api.direct_get import DirectGets
 from penstock.api.dispatch import API_PREFIX
 from penstock.config.options.jetstream import AccountJetStreamOptions, JetStreamOptions
-from penstock.consumer.registry import AccountConsumers
+from penstock.consumer.account import AccountConsumers
 from penstock.consumer.state_writer import StateWriter
 from penstock.errors import ApiError, UsageError
 from penstock.limits import RECOVERY_THREADS_MAX
@@ -93,6 +93,7 @@ class JetStreamService:
         self.pipelines = PipelineReports()
         self._listeners: dict[str, ApiListener] = {}
         self._direct: dict[str, DirectGets] = {}
+        self._consumers: dict[str, AccountConsumers] = {}
         self._keeper = StateWriter(lambda: self.loop, self.log)
         self._ids = UniqueIds(server.random_bytes)
         self._full: set[str] = set()
@@ -375,20 +376,25 @@ class JetStreamService:
         account.watchers.append(self._direct[name].follow)
         account.replication.remote_apis = self._links.of_account(name)
         sends_long = self._server.options.feature_flags.get(LONG_REPLIES, False)
-        AccountConsumers(account, self._keeper, self.unique_id, sends_long=sends_long)
+        consumers = AccountConsumers(account, self._keeper, self.unique_id, sends_long=sends_long)
+        self._consumers[name] = consumers
         self.accounts[name] = account
         for stream in account.recover(threads):
             state, took_ns = stream.store.state(), stream.store.report.duration_ns
             took = format_duration(took_ns // 1_000_000 * 1_000_000)
             which = f"stream '{name} > {stream.name}'"
             self.log("INF", f"  Restored {state.messages:,} messages for {which} in {took}")
+        consumers.settle()
         for stream_name, reason in account.offline.items():
             self.log("WRN", f"  Stream '{name} > {stream_name}' is offline: {reason}")
 
     def _disable(self, name: str) -> None:
         direct, account = self._direct.pop(name, None), self.accounts.pop(name, None)
+        consumers = self._consumers.pop(name, None)
         if direct is not None:
             direct.close()
+        if consumers is not None:
+            consumers.stop()
         if account is not None:
             account.stop()
 

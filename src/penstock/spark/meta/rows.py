@@ -17,6 +17,7 @@ from penstock.format.envelope import StoreKey
 from penstock.format.files import ReadableFolder
 from penstock.format.golang.directory import GoStreamReader, is_go_stream_directory
 from penstock.format.layout import CONSUMERS_NAME
+from penstock.format.state.checked_document import without_checksum
 from penstock.format.state.consumer import ConsumerState, SequencePair, decode_consumer_state
 from penstock.format.state.sealed_document import DocumentKeys
 from penstock.format.summary import summarize
@@ -244,7 +245,9 @@ class _OurFolder:
         path = f"{folder.path}/{name}"
         plain = self._keys.open(data, stream=self.name.encode(), which=which.encode(), path=path)
         try:
-            found = json.loads(plain)
+            found = json.loads(without_checksum(plain)[0])
+        except FormatError as error:
+            raise FormatError(f"{path}: {error.reason}") from None
         except ValueError as error:
             raise FormatError(f"{path}: {error}") from None
         if not isinstance(found, dict):

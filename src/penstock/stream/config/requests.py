@@ -11,7 +11,7 @@ The order of the checks is the reference server's. Pure; any thread.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -26,7 +26,8 @@ from penstock.stream.config.config import (
     with_level_of,
     with_required_level,
 )
-from penstock.stream.config.subjects import invalid, is_subject, overlaps
+from penstock.stream.config.known import KnownStreams
+from penstock.stream.config.subjects import invalid, is_subject
 from penstock.stream.config.validation import check_counter, checked_config
 from penstock.stream.quota import (
     AccountLimits,
@@ -43,7 +44,7 @@ def checked_creation(
     name: str,
     server: ServerLimits,
     account: AccountLimits,
-    existing: Collection[StreamConfig],
+    existing: KnownStreams,
 ) -> StreamConfig:
     """Return the configuration of the stream to create, or of the existing one; raise ApiError.
 
@@ -59,15 +60,15 @@ def checked_creation(
     )
     if not server.is_clustered and config.num_replicas > 1:
         raise ApiError(error_codes.STREAM_REPLICAS_NOT_SUPPORTED)
-    for other in existing:
-        if other.name == config.name:
-            if with_level_of(config, other) != other:
-                raise ApiError(error_codes.STREAM_NAME_EXIST)
-            return other
+    other = existing.get(config.name)
+    if other is not None:
+        if with_level_of(config, other) != other:
+            raise ApiError(error_codes.STREAM_NAME_EXIST)
+        return other
     tier = tier_of(account, config.num_replicas)
     check_reservation(config, server, tier, existing, added_bytes=config.max_bytes)
     _check_filters(config)
-    if overlaps(config, existing):
+    if existing.overlaps(config):
         raise ApiError(error_codes.STREAM_SUBJECT_OVERLAP)
     return config
 
@@ -107,7 +108,7 @@ def checked_update(
     name: str,
     server: ServerLimits,
     account: AccountLimits,
-    existing: Collection[StreamConfig],
+    existing: KnownStreams,
     consumers: Mapping[str, ConsumerBounds],
 ) -> StreamConfig:
     """Return the new configuration of a stream; raise ApiError.
@@ -124,7 +125,7 @@ def checked_update(
     )
     if config.name != name:
         raise ApiError(error_codes.STREAM_MISMATCH)
-    old = next((each for each in existing if each.name == name), None)
+    old = existing.get(name)
     if old is None:
         raise ApiError(error_codes.STREAM_NOT_FOUND)
     config = with_required_level(config)
@@ -137,7 +138,7 @@ def checked_update(
         config = _sealed(config)
     _check_reservation(old, config, server, account, existing)
     _check_consumers(old, config, consumers)
-    if overlaps(config, existing):
+    if existing.overlaps(config):
         raise ApiError(error_codes.STREAM_SUBJECT_OVERLAP)
     if config.republish is not None and not config.republish.dest:
         config = replace(config, republish=replace(config.republish, dest=">"))
@@ -188,7 +189,7 @@ def _check_reservation(
     new: StreamConfig,
     server: ServerLimits,
     account: AccountLimits,
-    existing: Collection[StreamConfig],
+    existing: KnownStreams,
 ) -> None:
     tier = account.find(new.num_replicas) or tier_of(account, old.num_replicas)
     added_bytes = max(max(new.max_bytes, 0) - max(old.max_bytes, 0), 0)

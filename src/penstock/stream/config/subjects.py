@@ -172,14 +172,6 @@ def _check_reach(config: StreamConfig, subject: str) -> None:
         raise invalid("subjects that overlap with system api require no-ack to be true")
 
 
-def overlaps(config: StreamConfig, others: Iterable[StreamConfig]) -> bool:
-    """Return True if another stream listens to one of a stream's subjects."""
-    index = _index_of(
-        subject for other in others if other.name != config.name for subject in other.subjects
-    )
-    return any(index.find(subject) is not None for subject in config.subjects)
-
-
 def transform_fault(source: str, destination: str) -> str | None:
     """Return why a transform is invalid; None for a valid one and for no destination."""
     if not destination:

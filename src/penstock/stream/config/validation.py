@@ -10,7 +10,6 @@ Pure; any thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from msgspec.structs import replace
@@ -31,6 +30,7 @@ from penstock.stream.config.config import (
     StorageType,
     StreamConfig,
 )
+from penstock.stream.config.known import KnownStreams
 from penstock.stream.config.origins import with_origins
 from penstock.stream.config.subjects import (
     check_transform,
@@ -61,19 +61,18 @@ def checked_config(
     *,
     server: ServerLimits,
     account: AccountLimits,
-    existing: Iterable[StreamConfig],
+    existing: KnownStreams,
     pedantic: bool = False,
 ) -> StreamConfig:
     """Return a configuration with its defaults; raise ApiError.
 
     `existing` are the streams of the account, the one to change included.
     """
-    streams = {each.name: each for each in existing}
     _check_texts(config)
     config = _with_counts(config, pedantic)
     config = _with_window(config, server, pedantic)
     config = _with_message_features(config, pedantic)
-    config = with_origins(config, streams, pedantic)
+    config = with_origins(config, existing, pedantic)
     config = with_subjects(config)
     check_stream_bytes(config, account)
     check_transform(config)

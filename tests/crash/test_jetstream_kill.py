@@ -21,6 +21,15 @@ KINDS = [
     Kind("PLAIN"),
     Kind("PACKED", {"compression": "s2"}),
     Kind("NAMED", has_ids=True),
+    Kind(
+        "GUARDED",
+        {
+            "discard": "new",
+            "max_bytes": 2**30,
+            "republish": {"src": "guarded.>", "dest": "copies.>"},
+        },
+    ),
+    Kind("RENAMED", {"subject_transform": {"src": "renamed.*", "dest": "x.{{wildcard(1)}}"}}),
 ]
 ACKS_MAX = 2_000
 """The most acknowledgements that a server gives for one stream before it is killed."""

@@ -49,6 +49,10 @@ LIMITS: tuple[dict[str, Any], ...] = (
     {"subject_transform": {"src": "s.*", "dest": "t.{{wildcard(1)}}"}},
     {"retention": "interest"},
     {"retention": "workqueue"},
+    {"republish": {"src": "s.>", "dest": "r.>"}},
+    {"republish": {"src": "s.*", "dest": "r.{{wildcard(1)}}", "headers_only": True}},
+    {"max_msgs_per_subject": 2, "discard": "new", "max_bytes": 2000},
+    {"max_msgs_per_subject": 1, "subject_delete_marker_ttl": 10_000_000_000_000},
 )
 
 

@@ -28,11 +28,12 @@ from penstock.store.vfs import FileSystem
 from penstock.stream.changes import Change
 from penstock.stream.config.config import StorageType, StreamConfig
 from penstock.stream.consumers_port import ConsumersPort, FedStream, NoConsumers
-from penstock.stream.publish.batches import BatchQuota
+from penstock.stream.publish.batches import BatchQuota, refusal_body
 from penstock.stream.publish.ingest import Ingest
 from penstock.stream.publish.message import IncomingMessage, StreamTrace
 from penstock.stream.publish.message_ids import MessageIds
 from penstock.stream.publish.publishing import Publishing
+from penstock.stream.publish.refusals import refusal
 from penstock.stream.quota import StorageQuota
 from penstock.stream.storage import StoragePolicy, StreamFolder, open_store, store_config
 from penstock.stream.timers import ExpiryTimer
@@ -253,6 +254,10 @@ class Stream:
             trace.begin(self.name)
         message = IncomingMessage(subject, without_status(headers), body, trace=trace)
         self.publishing.take(message, reply)
+
+    def refusal(self, err_code: int, seq: int, text: str | None) -> bytes:
+        """Return the answer to a publisher whose message breaks a rule."""
+        return refusal_body(refusal(err_code, seq=seq, text=text), self.name)
 
     def on_members(self) -> None:
         """Note that the compiled path has added members to atomic batches."""

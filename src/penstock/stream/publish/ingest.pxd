@@ -35,6 +35,11 @@ cdef class Ingest(Receiver):
     cdef bint is_batch_open
     # When the first of the messages of this buffer expires that have a time for it; 0 for none.
     cdef int64_t expires_ns
+    # The last refusal, and what it was for.
+    cdef bytes refusal
+    cdef int refused_for
+    cdef uint64_t refused_seq
+    cdef str refused_text
     cdef readonly uint64_t durable_seq
     # When the last message was skipped because no consumer wants it; 0 for never.
     cdef public int64_t last_skip_ns
@@ -51,6 +56,7 @@ cdef class Ingest(Receiver):
     cpdef hold(self, uint64_t seq, bytes reply, bytes body, bytes headers=*)
     cpdef bytes duplicate_ack(self, uint64_t seq)
     cdef bint _take(self, const Frame* frame) except -1
+    cdef bytes _refusal(self, int reason)
     cdef bint _store(self, Message* message, const Frame* frame) except -1
     cdef bint _skip(self, const Message* message, const Frame* frame) except -1
     cdef int _follow_up(

@@ -21,7 +21,9 @@ class _Stream(Protocol):
         *,
         trace: StreamTrace | None = None,
     ) -> None:
-        """Judge and store a message that is not plain."""
+        """Judge a message that is rare, and store or refuse it."""
+    def refusal(self, err_code: int, seq: int, text: str | None) -> bytes:
+        """Return the answer to a publisher whose message breaks a rule."""
     def on_stored(self) -> None:
         """Note that messages were stored, at the end of the buffer they came in."""
     def on_members(self) -> None:

@@ -3,8 +3,8 @@
 A message is judged by the stream's compiled `Rules`, goes straight into the store's active block,
 and its acknowledgement waits here for its sequence. That costs no Python object, but for a message
 id. A plain member of an atomic batch is added to the batch, which `Publishing` has opened and will
-commit. What is rare goes to `Stream.take`: a message that is refused, schedules, batches, a rollup
-of the whole stream. It is judged by the same rules, and its answer waits here too. `release` sends
+commit. What is rare goes to `Stream.take`: schedules, batches, a rollup of the whole stream, what
+the store refuses. It is judged by the same rules, and its answer waits here too. `release` sends
 what has become durable.
 
 Invariant: no acknowledgement is sent before its message is durable, and none overtakes that of an
@@ -24,10 +24,11 @@ from penstock.protocol.lines cimport put_number
 from penstock.routing.hub cimport Hub
 from penstock.routing.sublist cimport Frame, Receiver, Sublist, Subscription
 from penstock.store.log.fast_append cimport Appender
+from penstock.stream.interest cimport Interest
 from penstock.stream.publish.ack_queue cimport AckQueue, CopyText
 from penstock.stream.publish.message_ids cimport MessageIds
 from penstock.stream.publish.rules cimport (
-    ACCEPTED, DUPLICATE, EVERYTHING, ITS_SUBJECT, NOTHING, Message, Rules,
+    ACCEPTED, DUPLICATE, EVERYTHING, ITS_SUBJECT, NOTHING, UNDECIDED, Message, Rules,
 )
 from penstock.stream.publish.ttl cimport TTL_MALFORMED, read_ttl
 from penstock.subjects cimport is_literal_raw
@@ -84,14 +85,17 @@ cdef class Ingest(Receiver):
         self.stream = stream
         self.ack_start = ack_start
         self.message_ids = message_ids
+        self.interest = Interest()
         self.waiting = AckQueue()
         self.open_batches = {}
 
     def attach(self, Appender appender not None, Rules rules not None, uint64_t durable_seq):
         """Append to this store by these rules from now on; it is durable up to a sequence."""
+        self.finish()
         self.appender = appender
         self.rules = rules
         self.copy_text = CopyText(rules.name)
+        self.refused_for = ACCEPTED
         self.durable_seq = durable_seq
 
     @property
@@ -115,8 +119,8 @@ cdef class Ingest(Receiver):
         self.stream.take(subject, reply, headers, body, trace=trace)
 
     cdef bint _take(self, const Frame* frame) except -1:
-        # Store a message, or find it stored already. False for one that Python has to judge or to
-        # refuse: nothing has changed then.
+        # Store or refuse a message, or find it stored already. False for one that Python has to
+        # judge: nothing has changed then.
         cdef Message message
         cdef Rules rules = self.rules
         cdef int reason
@@ -148,14 +152,30 @@ cdef class Ingest(Receiver):
         reason = rules.admit(&message) or rules.judge_one(&message, None)
         if reason == ACCEPTED:
             return self._store(&message, frame)
-        if reason != DUPLICATE:
+        if reason == UNDECIDED:
             return False
-        if frame.reply_size and not self.silent:
+        if not frame.reply_size or self.silent:
+            return True
+        if reason == DUPLICATE:
             self.hold(
                 rules.known_seq, frame.reply[:frame.reply_size],
                 self.duplicate_ack(rules.known_seq),
             )
+        else:
+            self.hold(0, frame.reply[:frame.reply_size], self._refusal(reason))
         return True
+
+    cdef bytes _refusal(self, int reason):
+        # The answer to a publisher whose message breaks a rule; many in a row break the same one.
+        cdef Rules rules = self.rules
+        if reason != self.refused_for or rules.found_seq != self.refused_seq or (
+            rules.found_text != self.refused_text
+        ):
+            self.refusal = self.stream.refusal(reason, rules.found_seq, rules.found_text)
+            self.refused_for = reason
+            self.refused_seq = rules.found_seq
+            self.refused_text = rules.found_text
+        return self.refusal
 
     cdef bint _store(self, Message* message, const Frame* frame) except -1:
         # Store a judged message. False if Python has to: nothing has changed then.

@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.batches import batches_row
 from benchmarks.compared import compared_row, run_in_turns, servers_with_streams
+from benchmarks.compression import compression_row
 from benchmarks.measure import Row, Sizes, at_least
 from penstock.bench.plan import Counted, Kind, Plan
 from penstock.bench.runs import LoadProcesses
@@ -140,4 +141,8 @@ def run(sizes: Sizes, folder: Path) -> list[Row]:
             seconds=sizes.breadth_seconds,
             rounds=min(sizes.rounds, ROUNDS_MAX),
         )
-        return [*rows, batches]
+        place = folder / "breadth"
+        compression = compression_row(
+            servers, (place / "ours", place / "theirs"), messages=sizes.worked // 10
+        )
+        return [*rows, batches, compression]

@@ -62,7 +62,7 @@ WORST_ROWS = 10
 """So many rows stand at the head of the page, or all that miss their goals if these are more."""
 
 _GROWING = re.compile(r"^open: .* over |: of without$|, of one subject$")
-_LESS_IS_BETTER = re.compile(r"\b(p50|p99|time|memory|processor time)\b")
+_LESS_IS_BETTER = re.compile(r"\b(p50|p99|time|memory|bytes)\b")
 
 
 def show_value(row: Json) -> str:

@@ -7,22 +7,21 @@ the server's process was on processors for one of them.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from benchmarks.measure import Row, Sizes, at_least, folder_in, processor_ns, ratio, si
+from benchmarks.compared import REFERENCE, compared_row, metered
+from benchmarks.measure import Row, Sizes, at_least, folder_in
+from penstock.bench.runs import Run
 from penstock.bench.servers import OURS, BenchServer, find_executable, with_jetstream
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 
-REFERENCE = "nats-server"
 IN_FLIGHT = 20
 STREAMS_IN_FLIGHT = 5
 DURABLES_IN_FLIGHT = 100
@@ -38,11 +37,10 @@ class Side:
     """One server, and what was measured of it."""
 
     name: str
-    pid: int
+    server: BenchServer
     streams: JetStream
     numbers: Iterator[int] = field(default_factory=count)
-    rates: list[float] = field(default_factory=list)
-    processor_us: list[float] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
 
     def ask(self, requests: Iterator[tuple[str, object]], in_flight: int) -> int:
         """Send requests and wait for all answers; return how many there were."""
@@ -59,10 +57,7 @@ class Side:
 
     def measure(self, requests: Iterator[tuple[str, object]], in_flight: int) -> None:
         """Note the rate of requests, and the processor time of each."""
-        on_processor, started = processor_ns(self.pid), time.perf_counter()
-        asked = self.ask(requests, in_flight)
-        self.rates.append(asked / (time.perf_counter() - started))
-        self.processor_us.append((processor_ns(self.pid) - on_processor) / asked / 1000)
+        self.runs.append(metered(self.server, lambda: self.ask(requests, in_flight)))
 
 
 Requests = Callable[[Iterator[int], int], Iterator[tuple[str, object]]]
@@ -138,7 +133,7 @@ def _row(
         ):
             server = stack.enter_context(BenchServer(name, command))
             client = stack.enter_context(Client.connect(server.url, timeout_s=60))
-            sides.append(Side(name, server.pid, JetStream(client)))
+            sides.append(Side(name, server, JetStream(client)))
         for side in sides:
             config = {"name": "MADE", "subjects": ["of.consumers"], "max_consumers": 1_000_000}
             side.streams.call("STREAM.CREATE.MADE", config)
@@ -148,17 +143,5 @@ def _row(
                 side.measure(requests(side.numbers, each), in_flight)
         ours, theirs = sides
     beside = f" beside {existing:,}" if existing else ""
-    return Row(
-        "creation",
-        f"create {each:,} {what}{beside}, {in_flight} in flight: of {REFERENCE}",
-        ratio(ours.rates, theirs.rates),
-        "x",
-        at_least(1),
-        "; ".join(
-            f"{side.name} {si(median(side.rates), '/s')}, {median(side.processor_us):.0f} µs of"
-            " processor time each"
-            for side in sides
-        ),
-        {side.name: side.rates for side in sides}
-        | {f"{side.name} processor µs": side.processor_us for side in sides},
-    )
+    full = f"create {each:,} {what}{beside}, {in_flight} in flight"
+    return compared_row("creation", full, ours, theirs, at_least(1), unit="/s")

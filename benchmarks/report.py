@@ -29,6 +29,7 @@ SECTIONS = {
     "The server": ("server", "server-memory"),
     "Streams": ("jetstream", "jetstream-restart"),
     "Streams with options": ("breadth",),
+    "Creating streams and consumers": ("creation",),
     "Buckets and objects": ("kv", "objects"),
     "The nats tool": ("nats-bench",),
     "Consumers": ("consumers", "consumers-waiting", "consumers-idle"),

@@ -29,9 +29,9 @@ from benchmarks.measure import (
     timed,
 )
 from penstock.spark.jobs.archive import archive
-from penstock.spark.jobs.check_archive import check_archive
-from penstock.spark.jobs.inputs import Input
+from penstock.spark.jobs.job import Input
 from penstock.spark.jobs.restore_files import restore_blocks
+from penstock.spark.jobs.verify import check_archive
 from penstock.spark.session import open_session
 
 SUBJECTS = 100

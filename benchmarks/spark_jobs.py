@@ -97,7 +97,7 @@ def _verify(spark: SparkSession, place: Path, count: int) -> None:
 
 
 def _stats(spark: SparkSession, place: Path, count: int) -> None:
-    from penstock.spark.jobs.inputs import Input
+    from penstock.spark.jobs.job import Input
     from penstock.spark.jobs.stats import StatsRequest, stats
 
     report = stats(

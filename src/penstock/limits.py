@@ -725,7 +725,7 @@ GROUPS_IN_DRIVER_MAX = 10_000
 Spark."""
 
 PACED_ROWS_MAX = 256
-"""Messages that `republish` publishes together where they keep their times: those a moment
+"""Messages that `replay` publishes together where they keep their times: those a moment
 apart."""
 
 MIGRATED_TREE_DEPTH_MAX = 8

@@ -18,8 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.cli.pubsub import header_block, shown_lines, with_count
-from penstock.cli.reply import filled_in, run_command
+from penstock.cli.pubsub import filled_in, header_block, run_command, shown_lines, with_count
 from penstock.client.client import Client
 from penstock.client.wire import ReceivedMessage
 from penstock.errors import UsageError

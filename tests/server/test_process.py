@@ -14,7 +14,7 @@ import pytest
 from penstock.errors import UsageError
 from penstock.net.listener import ListeningSockets
 from penstock.server.command_line import obey
-from penstock.server.ports_file import write_pid_file
+from penstock.server.process_files import write_pid_file
 from penstock.testing.servers import BOTH, WAIT_S, ServerProcess, ask
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]

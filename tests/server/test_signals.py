@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import UsageError
-from penstock.server.signals import is_server, running_servers, send_signal
+from penstock.server.process_files import is_server, running_servers, send_signal
 from penstock.testing.servers import ServerProcess
 
 

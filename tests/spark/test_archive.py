@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import UsageError
 from penstock.spark import schema
 from penstock.spark.archives.scan import ArchiveFiles
-from penstock.spark.archives.settings import plan, read_settings
+from penstock.spark.archives.source import plan, read_settings
 from penstock.spark.schema import MESSAGE_COLUMNS, Column
 from tests.support.archives import (
     archive_here,

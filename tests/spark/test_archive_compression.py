@@ -13,9 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.spark import schema
-from penstock.spark.archives.compression import shrinks
 from penstock.spark.archives.folder import ArchiveFolder
-from penstock.spark.archives.parquet import SOURCE_COLUMNS, FileTask, read_exact, write_file
+from penstock.spark.archives.parquet import (
+    SOURCE_COLUMNS,
+    FileTask,
+    read_exact,
+    shrinks,
+    write_file,
+)
 
 
 def random_payloads(count: int, size: int = 128) -> list[bytes]:

@@ -10,9 +10,10 @@ import pytest
 
 from penstock.errors import CorruptStore, UnsupportedVersion, UsageError
 from penstock.format.hashing import xxh64
-from penstock.spark.archives.folder import AlreadyThere, ArchiveFolder
-from penstock.spark.archives.manifest import (
+from penstock.spark.archives.folder import (
     WHOLE_EVERY,
+    AlreadyThere,
+    ArchiveFolder,
     FileEntry,
     Manifest,
     commit,

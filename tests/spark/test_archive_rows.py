@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from penstock.errors import CorruptStore
 from penstock.spark import schema
 from penstock.spark.archives import parquet as archive_rows
-from penstock.spark.archives.folder import ArchiveFolder
-from penstock.spark.archives.manifest import FileEntry
+from penstock.spark.archives.folder import ArchiveFolder, FileEntry
 from penstock.spark.archives.parquet import (
     GROUP_BYTES,
     GROUP_ROWS,

@@ -12,7 +12,7 @@ from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
 from penstock.spark import schema
 from penstock.spark.archives import scan as archive_union
-from penstock.spark.archives.settings import plan, read_settings
+from penstock.spark.archives.source import plan, read_settings
 from penstock.spark.part import MessageSelection, StreamPart
 from penstock.spark.position import DataLoss
 from penstock.spark.schema import Column

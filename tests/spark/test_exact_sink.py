@@ -32,7 +32,7 @@ from penstock.spark.sinks.fences import (
     read_fence,
     write_committed,
 )
-from penstock.spark.sinks.rows import RowShape
+from penstock.spark.sinks.settings import RowShape
 from penstock.testing.servers import PENSTOCK, WAIT_S, server_process
 
 pytestmark = pytest.mark.slow

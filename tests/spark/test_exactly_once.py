@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from penstock.bench.loops import count_messages
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
-from penstock.spark.sinks.rows import RowShape
+from penstock.spark.sinks.settings import RowShape
 from penstock.testing.servers import PENSTOCK, environ, server_process
 from tests.spark.test_clusters import spark_process
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import FormatError, UsageError
+from penstock.spark.headers import MapColumn, header_blocks
 from penstock.spark.schema import HEADERS
-from penstock.spark.sinks.header_blocks import MapColumn, header_blocks
-from penstock.spark.sinks.rows import RowShape, column_bytes, map_column
+from penstock.spark.sinks.settings import RowShape, column_bytes, map_column
 
 names = st.text(st.characters(codec="utf-8", exclude_characters=":\r\n"), min_size=1, max_size=5)
 values = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=5)

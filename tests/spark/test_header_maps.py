@@ -12,7 +12,7 @@ from penstock.errors import UsageError
 from penstock.format.columns import ColumnBuilder
 from penstock.spark import schema
 from penstock.spark.arrow import Converter
-from penstock.spark.header_maps import HeaderMapBuilder
+from penstock.spark.headers import HeaderMapBuilder
 
 NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=3)
 VALUES = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max_size=5)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.limits import INFERRED_FIELDS_MAX
-from penstock.spark.sql.inference import Field, infer
+from penstock.spark.sql.catalog import Field, infer
 
 
 def told(*values: object) -> dict[str, str]:

@@ -20,8 +20,7 @@ from penstock.client.client import Client
 from penstock.client.jetstream import JetStream, pull
 from penstock.errors import RefusedByServer, UsageError
 from penstock.spark.kv.rows import NewestMessages, keys_of, operations_of
-from penstock.spark.kv.source import KvReader, KvSource
-from penstock.spark.kv.write import read_sink
+from penstock.spark.kv.source import KvReader, KvSource, read_sink
 from penstock.spark.position import DataLoss
 from penstock.testing.servers import BOTH, server_process
 

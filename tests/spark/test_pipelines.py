@@ -18,8 +18,8 @@ from penstock.errors import UsageError
 from penstock.protocol.pipeline_reports import FlowReport, FlowState
 from penstock.spark.failures import first_line
 from penstock.spark.pipelines import Pipeline, from_stream, to_kv, to_stream, to_table
-from penstock.spark.pipelines.endpoints import read_template
 from penstock.spark.pipelines.load import read_document
+from penstock.spark.pipelines.pipeline import read_template
 from penstock.spark.pipelines.report import QueryCounts, lag_of
 from penstock.spark.pipelines.run import PipelineFailed, Running
 from penstock.spark.pipelines.schemas import dead_letters, fitting, parsed, read_schema

@@ -20,7 +20,8 @@ from pyspark.sql.types import (
 
 from penstock.errors import UsageError
 from penstock.limits import PIPELINE_FILE_BYTES_MAX
-from penstock.spark.pipelines.endpoints import (
+from penstock.spark.pipelines.load import Document, load_pipeline, read_document
+from penstock.spark.pipelines.pipeline import (
     KvOutput,
     Mode,
     StreamOutput,
@@ -28,7 +29,6 @@ from penstock.spark.pipelines.endpoints import (
     from_stream,
     read_template,
 )
-from penstock.spark.pipelines.load import Document, load_pipeline, read_document
 from penstock.spark.pipelines.schemas import read_schema
 from penstock.spark.pipelines.yaml_reader import read_yaml
 

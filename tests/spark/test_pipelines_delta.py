@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.spark.pipelines.delta import DeltaWriter
-from penstock.spark.pipelines.endpoints import Mode
+from penstock.spark.pipelines.pipeline import Mode
 from penstock.spark.pipelines.write import BatchFailed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

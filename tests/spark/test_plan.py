@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.spark.options import Size
-from penstock.spark.plan import Splitting, Weighed, group_units
+from penstock.spark.part import Splitting, Weighed, group_units
 
 
 def weighed(sizes: list[int]) -> list[Weighed[int]]:

@@ -15,7 +15,7 @@ from penstock.client.jetstream import JetStream
 from penstock.client.row_publisher import Rows
 from penstock.errors import RefusedByServer, UsageError
 from penstock.spark import write_ordered
-from penstock.spark.sinks.rows import column_bytes
+from penstock.spark.sinks.settings import column_bytes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -7,11 +7,10 @@ from pathlib import Path
 from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import RecordNotFound
-from penstock.spark.archives.folder import ArchiveFolder
-from penstock.spark.archives.manifest import Manifest, load_manifest
+from penstock.spark.archives.folder import ArchiveFolder, Manifest, load_manifest
 from penstock.spark.archives.parquet import read_exact
 from penstock.spark.jobs.archive import conclude, plan_archive, write_part
-from penstock.spark.jobs.inputs import Input
+from penstock.spark.jobs.job import Input
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 

@@ -22,8 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 import penstock
 from penstock.spark import schema
 from penstock.spark.jobs.archive import archive
-from penstock.spark.jobs.inputs import Input
-from penstock.spark.jobs.job import run_parts
+from penstock.spark.jobs.job import Input, run_parts
 from penstock.spark.part import StreamPart
 from penstock.spark.session import open_session
 from penstock.spark.sql.catalog import SESSION_CONF, Catalog, tables_of_server

@@ -21,10 +21,10 @@ import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
-from penstock.cli import pubsub, reply
+from penstock.cli import pubsub
 from penstock.cli.bench import bench
 from penstock.cli.demo import demo
-from penstock.cli.jetstream import consumers, kv, messages, objects, stream_backup, streams
+from penstock.cli.jetstream import consumers, kv, messages, objects, streams
 from penstock.cli.output import printable
 from penstock.cli.spark import archive, changes, checks, jobs, run, sql
 from penstock.cli.store import inspect, upkeep
@@ -102,7 +102,7 @@ for name, command in (
     ("pub", pubsub.pub),
     ("sub", pubsub.sub),
     ("req", pubsub.req),
-    ("reply", reply.reply),
+    ("reply", pubsub.reply),
     ("run", run.run),
     ("sql", sql.sql),
 ):
@@ -113,8 +113,8 @@ app.command("server", context_settings={"allow_extra_args": True, "ignore_unknow
 for name, command in (
     ("get", messages.get),
     ("view", messages.view),
-    ("backup", stream_backup.backup),
-    ("restore", stream_backup.restore),
+    ("backup", streams.backup),
+    ("restore", streams.restore),
 ):
     streams.app.command(name)(command)
 for name, command in (

@@ -22,8 +22,7 @@ from penstock.errors import UsageError
 from penstock.monitor.accountz import accountz, accstatz
 from penstock.monitor.connz import ConnzOptions, SubszOptions, connz, subsz
 from penstock.monitor.facts import Source
-from penstock.monitor.healthz import HealthzOptions, healthz
-from penstock.monitor.jsz import JszOptions, jsz
+from penstock.monitor.jsz import HealthzOptions, JszOptions, healthz, jsz
 from penstock.monitor.metrics import CONTENT_TYPE, exposition
 from penstock.monitor.pipelines import pipelinez
 from penstock.monitor.query import Query, timestamp, to_json

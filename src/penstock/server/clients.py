@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config.options.server import ServerOptions
 from penstock.limits import LAME_DUCK_PAUSE_NS_MAX
-from penstock.monitor.connection_facts import closed_facts
+from penstock.monitor.connz import closed_facts
 from penstock.monitor.facts import ConnectionFacts
 from penstock.net.connection import Connection
 from penstock.net.host import ClosedReason

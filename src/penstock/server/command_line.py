@@ -18,7 +18,7 @@ from penstock.config.load import check_config, load
 from penstock.config.options.server import ServerOptions
 from penstock.errors import ConfigError, PenstockError, UsageError
 from penstock.net.listener import ListeningSockets
-from penstock.server.ports_file import forget_ports_file, write_pid_file
+from penstock.server.process_files import forget_ports_file, send_signal, write_pid_file
 from penstock.server.version import VERSION_LINE
 
 EXIT_DONE = 0
@@ -69,9 +69,6 @@ def _act(flags: FlagResult, environ: Mapping[str, str]) -> int:
         case Action.CHECK:
             _tell(f"nats-server: {check_config(flags, environ)}\n")
         case Action.SIGNAL:
-            # Each action loads only what it needs.
-            from penstock.server.signals import send_signal
-
             assert flags.signal is not None
             send_signal(flags.signal.command, flags.signal.target)
         case Action.RUN:

@@ -23,7 +23,7 @@ from penstock.config.options.server import ServerOptions
 from penstock.errors import UsageError
 from penstock.server.clients import enter_lame_duck_mode
 from penstock.server.log import LogChange, LogOptions
-from penstock.server.ports_file import local_url
+from penstock.server.process_files import local_url
 from penstock.server.reload import take_options
 from penstock.server.server import Server
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config.options.values import changed, join_host_port
 from penstock.errors import UsageError
-from penstock.monitor.connection_facts import open_facts, subscription_facts
+from penstock.monitor.connz import open_facts, subscription_facts
 from penstock.monitor.facts import (
     AccountFacts,
     ClaimFacts,

@@ -35,9 +35,8 @@ from penstock.errors import CannotListen, CannotLog, PenstockError, UsageError
 from penstock.net.listener import ListeningSockets
 from penstock.server.clients import enter_lame_duck_mode
 from penstock.server.log import Log
-from penstock.server.ports_file import ports_path, urls, write_pid_file, write_ports_file
+from penstock.server.process_files import NAMES, ports_path, urls, write_pid_file, write_ports_file
 from penstock.server.server import Server
-from penstock.server.signals import NAMES
 from penstock.server.version import GIT_COMMIT, GO_VERSION, NATS_VERSION
 
 EXIT_DONE = 0

@@ -33,7 +33,7 @@ from penstock.server.clients import Clients
 from penstock.server.listeners import WebSocketListener, tls_terms, websocket_terms
 from penstock.server.log import LineLog, Log
 from penstock.server.monitoring import Monitoring, ServerSource
-from penstock.server.ports_file import local_url
+from penstock.server.process_files import local_url
 from penstock.server.system.services import SystemServices
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from penstock.format.columns import ColumnBatch, ColumnBuilder
 from penstock.format.sequence_set import SequenceSet
 from penstock.limits import PAYLOAD_BYTES_MAX
 from penstock.spark import schema
-from penstock.spark.header_maps import HeaderMapBuilder
+from penstock.spark.headers import HeaderMapBuilder
 from penstock.spark.options import PayloadCompression
 from penstock.spark.schema import Column
 

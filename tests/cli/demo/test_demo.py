@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from nats.js import JetStreamContext
 
-from penstock.cli.demo import demo, jetstream, server, spark
+from penstock.cli.demo import demo, other_client, spark
 from penstock.cli.demo.shop import event, events
 from penstock.cli.demo.stage import Stage
 from penstock.cli.output import people_console
@@ -20,11 +20,11 @@ from tests.cli.conftest import Run
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Play with few events, in a folder of its own."""
     monkeypatch.setattr(spark, "SHOPS", (("nats-py", 500), ("penstock", 7500)))
-    monkeypatch.setattr(server, "BENCH_MESSAGES", 1000)
-    monkeypatch.setattr(jetstream, "READ_EVENTS", 100)
-    monkeypatch.setattr(jetstream, "EVENTS", 1500)
-    monkeypatch.setattr(jetstream, "ACKED_BEFORE_KILL", 300)
-    monkeypatch.setattr(jetstream, "IN_FLIGHT", 200)
+    monkeypatch.setattr(other_client, "BENCH_MESSAGES", 1000)
+    monkeypatch.setattr(other_client, "READ_EVENTS", 100)
+    monkeypatch.setattr(other_client, "EVENTS", 1500)
+    monkeypatch.setattr(other_client, "ACKED_BEFORE_KILL", 300)
+    monkeypatch.setattr(other_client, "IN_FLIGHT", 200)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -43,7 +43,7 @@ def test_every_claim_of_the_demo_holds_and_its_data_can_be_looked_at(run: Run, s
     assert str(path.relative_to(small)) in ran.out
     told = run("store", "info", path, "--json").document
     assert (told["messages"], told["last_seq"]) == (8003, 8004)
-    stream = jetstream.stream_path(small / "kept" / "server")
+    stream = other_client.stream_path(small / "kept" / "server")
     assert run("store", "info", stream, "--json").document["messages"] == 1500
 
 
@@ -74,16 +74,16 @@ def test_an_acknowledged_event_that_is_lost_with_the_server_fails_the_demo(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage(people_console(), small)
-    read = jetstream._read
+    read = other_client._read
 
     async def read_and_lose_one(jetstream: JetStreamContext, wanted: int) -> dict[int, Any]:
         messages = await read(jetstream, wanted)
         messages.pop(200, None)
         return messages
 
-    monkeypatch.setattr(jetstream, "_read", read_and_lose_one)
+    monkeypatch.setattr(other_client, "_read", read_and_lose_one)
 
-    jetstream.play_jetstream(stage)
+    other_client.play_jetstream(stage)
 
     assert len(stage.failed) == 2
     assert stage.failed[0].startswith("every acknowledged event is there, under its sequence")
@@ -93,7 +93,7 @@ def test_without_a_client_to_talk_with_it_is_said_how_to_get_one(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "nats", None)
-    monkeypatch.setattr(server.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
+    monkeypatch.setattr(other_client.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
 
     ran = run("demo")
 

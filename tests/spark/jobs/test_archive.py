@@ -10,8 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.errors import UsageError
-from penstock.spark.archives.folder import AlreadyThere, ArchiveFolder
-from penstock.spark.archives.manifest import Manifest, find_manifest, load_manifest
+from penstock.spark.archives.folder import (
+    AlreadyThere,
+    ArchiveFolder,
+    Manifest,
+    find_manifest,
+    load_manifest,
+)
 from penstock.spark.archives.parquet import read_exact
 from penstock.spark.jobs import archive as job
 from penstock.spark.jobs.archive import (
@@ -22,8 +27,8 @@ from penstock.spark.jobs.archive import (
     plan_archive,
     write_part,
 )
-from penstock.spark.jobs.check_archive import check_archive
-from penstock.spark.jobs.inputs import Input
+from penstock.spark.jobs.job import Input
+from penstock.spark.jobs.verify import check_archive
 from penstock.spark.position import DataLoss
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig

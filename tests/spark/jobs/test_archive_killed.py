@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.archives.folder import ArchiveFolder
-from penstock.spark.archives.manifest import find_manifest
+from penstock.spark.archives.folder import ArchiveFolder, find_manifest
 from penstock.spark.archives.parquet import check_file, read_exact
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig

@@ -11,9 +11,8 @@ from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
 from penstock.spark.jobs.dedupe import Rule, dedupe, hash_keys
-from penstock.spark.jobs.inputs import Input
-from penstock.spark.jobs.replay import ReplayOptions
-from penstock.spark.jobs.republish import parse_map
+from penstock.spark.jobs.job import Input
+from penstock.spark.jobs.replay import ReplayOptions, parse_map
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 

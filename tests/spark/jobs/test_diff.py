@@ -13,7 +13,7 @@ from penstock.client.jetstream import JetStream
 from penstock.format.sequence_set import SequenceSet
 from penstock.spark.jobs import diff as job
 from penstock.spark.jobs.diff import CompareBy, DiffTask, diff, hash_part
-from penstock.spark.jobs.inputs import Input
+from penstock.spark.jobs.job import Input
 from penstock.store.filestore import FileStore
 from penstock.store.interface import RawMessage, StoreConfig
 

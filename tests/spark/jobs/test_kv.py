@@ -14,7 +14,7 @@ from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
 from penstock.spark.jobs import kv as job
-from penstock.spark.jobs.inputs import Input
+from penstock.spark.jobs.job import Input
 from penstock.spark.jobs.kv import materialise
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -17,7 +17,7 @@ from penstock.client.jetstream import JetStream, pull
 from penstock.errors import UsageError
 from penstock.format.reader import StreamReader
 from penstock.spark.blocks.settings import read_settings
-from penstock.spark.jobs.inputs import Input
+from penstock.spark.jobs.job import Input
 from penstock.spark.jobs.migrate import find_parts, migrate, migrate_part
 from penstock.spark.jobs.stats import StatsRequest, count_part
 from penstock.spark.jobs.verify import tasks_of, verify_part

@@ -17,15 +17,15 @@ from penstock.client.client import Client
 from penstock.client.jetstream import JetStream, Stored, pull
 from penstock.errors import UsageError
 from penstock.spark.jobs import replay as job
-from penstock.spark.jobs.inputs import Input
-from penstock.spark.jobs.job import run_parts
-from penstock.spark.jobs.replay import ReplayOptions, replay
-from penstock.spark.jobs.republish import (
+from penstock.spark.jobs.job import Input, run_parts
+from penstock.spark.jobs.replay import (
+    ReplayOptions,
     RepublishTask,
     mapped,
     origin_headers,
     paced,
     parse_map,
+    replay,
     republish_part,
 )
 from penstock.spark.sinks.settings import Delivery
@@ -271,8 +271,8 @@ def test_a_paced_replay_keeps_every_message_and_its_time(monkeypatch: pytest.Mon
             waits.append(seconds)
             now_ns[0] += round(seconds * 1e9)
 
-    monkeypatch.setattr("penstock.spark.jobs.republish.SystemClock", Clock)
-    monkeypatch.setattr("penstock.spark.jobs.republish.threading.Event", Pause)
+    monkeypatch.setattr("penstock.spark.jobs.replay.SystemClock", Clock)
+    monkeypatch.setattr("penstock.spark.jobs.replay.threading.Event", Pause)
     times = [0, 10, 1_000_000_000, 1_000_000_000, 5_000_000_000]
     batch = pa.record_batch({"time_ns": pa.array(times, pa.int64())})
 

@@ -9,11 +9,10 @@ import pytest
 
 from penstock.errors import CorruptStore, UsageError
 from penstock.format.reader import StreamReader
-from penstock.spark.archives.folder import ArchiveFolder
-from penstock.spark.archives.manifest import hex_of
+from penstock.spark.archives.folder import ArchiveFolder, hex_of
 from penstock.spark.archives.parquet import SOURCE_COLUMNS, hash_of_rows
 from penstock.spark.jobs.archive import conclude, plan_archive, write_part
-from penstock.spark.jobs.inputs import Input
+from penstock.spark.jobs.job import Input
 from penstock.spark.jobs.restore_files import restore_blocks
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig

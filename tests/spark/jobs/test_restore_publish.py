@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from penstock.client.jetstream import JetStream
 from penstock.errors import PenstockError, UsageError
-from penstock.spark.archives.manifest import Manifest
+from penstock.spark.archives.folder import Manifest
 from penstock.spark.connection import Connection
 from penstock.spark.jobs.restore import (
     PublishTask,

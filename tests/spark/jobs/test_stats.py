@@ -15,7 +15,7 @@ from penstock.errors import UsageError
 from penstock.format.reader import StreamReader
 from penstock.limits import TALLY_CELLS_MAX
 from penstock.spark.jobs import stats as job
-from penstock.spark.jobs.inputs import Input
+from penstock.spark.jobs.job import Input
 from penstock.spark.jobs.stats import Order, StatsRequest, stats
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig

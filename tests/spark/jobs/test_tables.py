@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.errors import UsageError
-from penstock.spark.archives.manifest import Manifest
+from penstock.spark.archives.folder import Manifest
 from penstock.spark.jobs.archive import TableFormat, bring_tables
 from penstock.spark.jobs.delta_table import commit_delta
 from penstock.spark.jobs.iceberg_table import commit_iceberg, open_table

@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.client.jetstream import JetStream
-from penstock.spark.archives.folder import ArchiveFolder
-from penstock.spark.archives.manifest import find_manifest
+from penstock.spark.archives.folder import ArchiveFolder, find_manifest
 from penstock.spark.jobs.archive import Tail
 from penstock.spark.position import DataLoss
 from penstock.testing.servers import PENSTOCK, server_process

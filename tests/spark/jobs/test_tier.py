@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from penstock.client.jetstream import JetStream
 from penstock.errors import UsageError
-from penstock.spark.jobs.inputs import Input
-from penstock.spark.jobs.tier import Keep, find_cut, tier
+from penstock.spark.jobs.archive import Keep, find_cut, tier
+from penstock.spark.jobs.job import Input
 from penstock.spark.streams.facts import stream_facts
 from penstock.spark.streams.read import unix_ns
 from tests.support.archives import (

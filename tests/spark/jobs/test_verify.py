@@ -25,7 +25,7 @@ from penstock.spark.jobs.verify import (
     verify_part,
 )
 from penstock.spark.options import Size
-from penstock.spark.plan import Splitting
+from penstock.spark.part import Splitting
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
 from tests.support.archives import archive_here, directory

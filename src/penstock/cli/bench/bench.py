@@ -12,9 +12,8 @@ from typing import Annotated
 import typer
 
 from penstock.bench.plan import STORED_DEFAULT, Ack, Kind, Plan, Storage
-from penstock.cli.arguments import AsJson
+from penstock.cli.arguments import AsJson, ConnectionOptions, with_server
 from penstock.cli.bench.measure import RunOptions, SyncMode, measure
-from penstock.cli.connect import ConnectionOptions, with_server
 
 SUB_MESSAGES_DEFAULT = 1_000_000
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from penstock.bench.plan import ANSWERED, CONSUMED, STREAMED, Kind, Plan, Target
 from penstock.bench.runs import LoadProcesses, Run, Series, in_turns, ratio, sized
 from penstock.bench.servers import OURS, BenchServer, find_executable, with_jetstream
-from penstock.cli.connect import ConnectionOptions
+from penstock.cli.arguments import ConnectionOptions
 from penstock.cli.output import Column, Output, count, make_output, progress
 from penstock.client.credentials import parse_url
 

@@ -20,8 +20,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from penstock.cli.demo.jetstream import play_jetstream
-from penstock.cli.demo.server import play_server
+from penstock.cli.demo.other_client import play_jetstream, play_server
 from penstock.cli.demo.spark import STREAM, play_spark
 from penstock.cli.demo.stage import Stage
 from penstock.cli.output import count, people_console, printable

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock import error_codes
-from penstock.cli.connect import ConnectionOptions
+from penstock.cli.arguments import ConnectionOptions
 from penstock.cli.output import printable, rfc3339
 from penstock.client.jetstream import JetStream, Stored, is_delivered, read_delivered
 from penstock.client.wire import ReceivedMessage

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.arguments import AsJson
-from penstock.cli.connect import ConnectionOptions, with_options, with_server
+from penstock.cli.arguments import AsJson, ConnectionOptions, with_options, with_server
 from penstock.cli.jetstream.connection import (
     Force,
     check_name,

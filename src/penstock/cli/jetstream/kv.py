@@ -16,8 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.arguments import AsJson
-from penstock.cli.connect import ConnectionOptions, with_server
+from penstock.cli.arguments import AsJson, ConnectionOptions, with_server
 from penstock.cli.jetstream.connection import Force, follow, jetstream, make_sure, names, naming
 from penstock.cli.jetstream.stream_options import StorageKind, duration_ns, size_bytes
 from penstock.cli.jetstream.streams import bound_size, span, when

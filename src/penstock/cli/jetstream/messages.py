@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.connect import ConnectionOptions, with_options, with_server
+from penstock.cli.arguments import ConnectionOptions, with_options, with_server
 from penstock.cli.jetstream.connection import check_name, jetstream, naming, naming_consumer
 from penstock.cli.jetstream.consumers import ConsumerName, find_consumer
 from penstock.cli.jetstream.streams import StreamName

@@ -22,8 +22,7 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from penstock.cli.arguments import AsJson
-from penstock.cli.connect import ConnectionOptions, with_server
+from penstock.cli.arguments import AsJson, ConnectionOptions, with_server
 from penstock.cli.jetstream.connection import Force, jetstream, make_sure, names, naming
 from penstock.cli.jetstream.kv import Bucket
 from penstock.cli.jetstream.stream_options import StorageKind, duration_ns, size_bytes

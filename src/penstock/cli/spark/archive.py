@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.arguments import parse_time
-from penstock.cli.connect import duration_s
+from penstock.cli.arguments import duration_s, parse_time
 from penstock.cli.output import OnProgress, progress
 from penstock.cli.spark.jobs import (
     FormatOptions,
@@ -130,15 +129,14 @@ def tier(
     since_ns = parse_time(keep, SystemClock().now_ns()) if keep else None
 
     def run(spark: SparkSession, tell: OnProgress) -> Report:
-        from penstock.spark.jobs import tier as jobs_tier
-        from penstock.spark.jobs.archive import TableFormat
+        from penstock.spark.jobs import archive as jobs_archive
 
-        return jobs_tier.tier(
+        return jobs_archive.tier(
             spark,
             parse_source(source, option),
             target,
-            jobs_tier.Keep(since_ns, keep_messages),
-            table=TableFormat(table),
+            jobs_archive.Keep(since_ns, keep_messages),
+            table=jobs_archive.TableFormat(table),
             dry_run=job.dry_run,
             on_progress=tell,
         )
@@ -200,9 +198,9 @@ def check_archive(job: JobOptions, target: Archive) -> None:
     """
 
     def run(spark: SparkSession, tell: OnProgress) -> Report:
-        from penstock.spark.jobs import check_archive
+        from penstock.spark.jobs import verify as jobs_verify
 
-        return check_archive.check_archive(spark, target, dry_run=job.dry_run, on_progress=tell)
+        return jobs_verify.check_archive(spark, target, dry_run=job.dry_run, on_progress=tell)
 
     run_job(job.session, "check-archive", run)
 

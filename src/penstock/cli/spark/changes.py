@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.connect import duration_s
+from penstock.cli.arguments import duration_s
 from penstock.cli.output import OnProgress
 from penstock.cli.spark.jobs import (
     FormatOptions,
@@ -327,8 +327,7 @@ def _replaying(
     parallel: int,
     speed: float = 0.0,
 ) -> ReplayOptions:
-    from penstock.spark.jobs.replay import ReplayOptions
-    from penstock.spark.jobs.republish import parse_map
+    from penstock.spark.jobs.replay import ReplayOptions, parse_map
     from penstock.spark.sinks.settings import Delivery
 
     return ReplayOptions(

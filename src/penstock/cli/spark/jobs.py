@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from penstock.cli.arguments import AsJson
-from penstock.cli.connect import with_options
+from penstock.cli.arguments import AsJson, with_options
 from penstock.cli.output import (
     Column,
     JsonOutput,
@@ -45,8 +44,7 @@ from penstock.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.spark.jobs.inputs import Input
-    from penstock.spark.jobs.job import Report
+    from penstock.spark.jobs.job import Input, Report
 
 
 app = typer.Typer(
@@ -243,7 +241,7 @@ def split_server(source: str) -> tuple[str, str] | None:
 
 def parse_source(source: str, given: list[str] | None) -> Input:
     """Return the input that a source names; raise UsageError."""
-    from penstock.spark.jobs.inputs import ArchiveFormat, BlockFormat, Input, StreamFormat
+    from penstock.spark.jobs.job import ArchiveFormat, BlockFormat, Input, StreamFormat
 
     options = parse_options(given)
     if source.startswith(ARCHIVE):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from penstock.cli.connect import ConnectionOptions, with_server
+from penstock.cli.arguments import ConnectionOptions, with_server
 from penstock.cli.output import Column, count, make_output, text
 from penstock.cli.spark.jobs import Conf, Master, Remote, Session, spark_session
 from penstock.client.client import DEFAULT_URL

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.arguments import KeyFile
-from penstock.cli.connect import ConnectionOptions, with_server
+from penstock.cli.arguments import ConnectionOptions, KeyFile, with_server
 from penstock.cli.output import Column, make_output, text
 from penstock.cli.spark.jobs import Conf, Master, Remote, Session, require_spark, spark_session
 from penstock.cli.store.sources import JSON_LINES, find_streams
@@ -251,7 +250,7 @@ def _tables(
 
 def tables_below(root: str, options: dict[str, str]) -> list[Table]:
     """Return the tables of the streams and archives in a tree; raise UsageError without any."""
-    from penstock.spark.archives.manifest import MANIFESTS
+    from penstock.spark.archives.folder import MANIFESTS
     from penstock.spark.folder import MESSAGES_NAME, stream_name
     from penstock.spark.sql.catalog import table_of_archive, table_of_directory
 

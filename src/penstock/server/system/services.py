@@ -20,9 +20,7 @@ import msgspec
 from penstock.errors import UsageError
 from penstock.monitor.accountz import account_detail, accountz, accstatz
 from penstock.monitor.connz import ConnzOptions, SubszOptions, connz, subsz
-from penstock.monitor.events import Envelope
-from penstock.monitor.healthz import HealthzOptions, healthz
-from penstock.monitor.jsz import JszOptions, account_jsz, jsz
+from penstock.monitor.jsz import HealthzOptions, JszOptions, account_jsz, healthz, jsz
 from penstock.monitor.pages import gatewayz, leafz, routez
 from penstock.monitor.query import shown
 from penstock.monitor.varz import ProfilezOptions, profilez, variables, varz
@@ -31,7 +29,7 @@ from penstock.net.host import ClosedReason
 from penstock.net.link import Link
 from penstock.routing.hub import Service
 from penstock.routing.sublist import Subscription
-from penstock.server.system.events import SystemEvents
+from penstock.server.system.events import Envelope, SystemEvents
 from penstock.subjects import is_literal, is_subset
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from penstock.client.jetstream import JetStream
 from penstock.format.columns import ColumnBatch
 from penstock.format.reader import SEQ_MAX
 from penstock.spark import schema
-from penstock.spark.archives.folder import ArchiveFolder
-from penstock.spark.archives.manifest import FileEntry, load_manifest
+from penstock.spark.archives.folder import ArchiveFolder, FileEntry, load_manifest
 from penstock.spark.archives.parquet import binary_buffers, column_numbers, opened
 from penstock.spark.arrow import Converter
 from penstock.spark.connection import streams_of

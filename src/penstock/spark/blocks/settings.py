@@ -33,8 +33,14 @@ from penstock.spark.options import (
     Range,
     hint_of,
 )
-from penstock.spark.part import MessageSelection, StreamPart
-from penstock.spark.plan import Splitting, Weighed, group_units, weigh_block
+from penstock.spark.part import (
+    MessageSelection,
+    Splitting,
+    StreamPart,
+    Weighed,
+    group_units,
+    weigh_block,
+)
 from penstock.spark.pushdown import Pushdown, PushedFilters, both
 from penstock.spark.schema import ALL_BLOCK_COLUMNS, BLOCK_COLUMNS, SEQUENCE, Column
 

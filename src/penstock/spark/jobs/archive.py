@@ -1,4 +1,4 @@
-"""The jobs `archive` and `tail`: a stream's messages as Parquet files, named by a manifest.
+"""The jobs `archive`, `tail` and `tier`: a stream's messages as Parquet files, named by a manifest.
 
 A task reads its range of the stream and writes it as one file; the driver then names all new files
 in the next manifest. A run goes on where the last manifest ended. An interrupted run leaves files
@@ -10,8 +10,13 @@ a batch that Spark runs again archives nothing twice, the query needs no checkpo
 `archive` may run beside it: of two that write one manifest, one does. Every batch leaves a file for
 each of its parts, so batches should be far apart, or large.
 
-Invariant: the archive answers for every message of its ranges that was there when they were read. A
-reader sees a manifest with all its files, or the one before.
+`tier` moves old messages: all below a cut is archived, the files of messages that the stream still
+has are read again and checked, and the stream is purged up to the end of the last file that is
+whole. An interrupted run is finished by the next.
+
+Invariants: the archive answers for every message of its ranges that was there when they were read.
+A reader sees a manifest with all its files, or the one before. A message is purged only if a
+manifest names the file that holds it, and this run has read that file.
 """
 
 from __future__ import annotations
@@ -28,9 +33,17 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.client.jetstream import JetStream
 from penstock.errors import PenstockError, UsageError
-from penstock.spark.archives.folder import TEMPORARY_SUFFIX, AlreadyThere, ArchiveFolder
-from penstock.spark.archives.manifest import FileEntry, Manifest, commit, find_manifest
+from penstock.spark.archives.folder import (
+    TEMPORARY_SUFFIX,
+    AlreadyThere,
+    ArchiveFolder,
+    FileEntry,
+    Manifest,
+    commit,
+    find_manifest,
+)
 from penstock.spark.archives.parquet import (
     DATA,
     SOURCE_COLUMNS,
@@ -39,10 +52,26 @@ from penstock.spark.archives.parquet import (
     group_rows_for,
     write_file,
 )
-from penstock.spark.jobs.inputs import BlockFormat, Input, Origin, between, find_origin
-from penstock.spark.jobs.job import OnProgress, Report, run_parts
+from penstock.spark.connection import streams_of
+from penstock.spark.jobs.job import (
+    BlockFormat,
+    Finding,
+    Input,
+    OnProgress,
+    Origin,
+    Report,
+    StreamFormat,
+    between,
+    find_origin,
+    run_parts,
+)
+from penstock.spark.jobs.verify import check_files
 from penstock.spark.part import StreamPart
 from penstock.spark.position import DataLoss
+from penstock.spark.streams import settings as stream_settings
+from penstock.spark.streams.facts import StreamFacts, end_of_rows, position_at
+
+# Archiving
 
 _FILE_NAME = re.compile(r"(\d{20})-(\d{20})\.parquet(\.[0-9a-f]+)?")
 
@@ -343,3 +372,97 @@ class Tail:
         self.report.add(
             **{name: done.counts[name] for name in ("files", "messages", "bytes", "file_bytes")}
         )
+
+
+# Tiering: archive, check, then purge
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """What stays in the stream: messages from a time on, or the last so many."""
+
+    since_ns: int | None = None
+    messages: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for both, for neither, and for a negative number."""
+        if (self.since_ns is None) == (self.messages is None):
+            raise UsageError("say what stays in the stream: a time, or a number of messages")
+        if self.messages is not None and self.messages < 0:
+            raise UsageError("what stays in the stream cannot be less than nothing")
+
+
+def tier(
+    spark: SparkSession,
+    source: Input,
+    target: str,
+    keep: Keep,
+    *,
+    table: TableFormat = TableFormat.PARQUET,
+    dry_run: bool = False,
+    on_progress: OnProgress | None = None,
+) -> Report:
+    """Archive messages that do not stay, check the files, and purge the stream.
+
+    Raise what `archive` raises. If a file is damaged, the purge ends before it, and the report has
+    it as a finding.
+    """
+    if source.format != StreamFormat:
+        raise UsageError(f"only a server can purge a stream: read it as {StreamFormat}")
+    settings = stream_settings.read_settings(source.options)
+    facts = stream_settings.find_streams(settings)[0]
+    if facts.takes_messages:
+        raise UsageError(f"stream {facts.name} loses messages to its consumers, not to their age")
+    with streams_of(settings.connection) as streams:
+        cut = find_cut(streams, facts, keep)
+    report = archive(
+        spark, source, target, until=cut, table=table, dry_run=dry_run, on_progress=on_progress
+    )
+    report.job = "tier"
+    report.counts["cut"] = cut
+    manifest = find_manifest(ArchiveFolder(target))
+    if dry_run or manifest is None or facts.first_seq >= cut:
+        report.add(purged=0)
+        return report
+    files = manifest.between(facts.first_seq, cut - 1)
+    report.findings = check_files(spark, target, files, on_progress)
+    end = min(_proved_end(facts.first_seq, files, report.findings), cut)
+    if end < cut and not report.findings:
+        what = f"no file answers for sequence {end}, which the stream still has"
+        report.findings.append(Finding("not archived", target, what))
+    with streams_of(settings.connection) as streams:
+        report.add(purged=_purge(streams, facts, end))
+    return report
+
+
+def find_cut(streams: JetStream, facts: StreamFacts, keep: Keep) -> int:
+    """Return the first sequence that stays in the stream."""
+    if keep.messages is not None:
+        gone = facts.messages - keep.messages
+        if gone <= 0:
+            return facts.first_seq
+        return end_of_rows(streams, facts, facts.first_seq, facts.last_seq + 1, gone)[0]
+    assert keep.since_ns is not None, "one of them is given"
+    position = position_at(streams, facts, keep.since_ns)
+    return facts.last_seq + 1 if position is None else max(position, facts.first_seq)
+
+
+def _proved_end(first: int, files: list[FileEntry], findings: list[Finding]) -> int:
+    damaged = {each.where for each in findings}
+    at = first
+    for each in files:
+        if each.first > at or each.name in damaged:
+            break
+        at = each.last + 1
+    return at
+
+
+def _purge(streams: JetStream, facts: StreamFacts, end: int) -> int:
+    if end <= facts.first_seq:
+        return 0
+    info = streams.call(f"STREAM.INFO.{facts.name}")
+    if info["created"] != facts.created:
+        raise DataLoss(
+            f"stream {facts.name} was made anew while it was archived; nothing is purged"
+        )
+    purged: int = streams.call(f"STREAM.PURGE.{facts.name}", {"seq": end})["purged"]
+    return purged

@@ -25,12 +25,11 @@ from penstock.errors import UsageError
 from penstock.format.sequence_set import SequenceSet
 from penstock.limits import DEDUPE_DROPPED_MAX, JOB_FINDINGS_MAX
 from penstock.spark import schema
-from penstock.spark.jobs.inputs import Input, between
-from penstock.spark.jobs.job import Finding, OnProgress, Report, part_rows, running
+from penstock.spark.jobs.job import Finding, Input, OnProgress, Report, between, part_rows, running
 from penstock.spark.jobs.replay import ReplayOptions, bounds_of, replay
 from penstock.spark.part import StreamPart
 from penstock.spark.rows import hash_each
-from penstock.spark.sinks.rows import column_bytes
+from penstock.spark.sinks.settings import column_bytes
 
 JOB = "dedupe"
 MESSAGE_ID = "msg-id"

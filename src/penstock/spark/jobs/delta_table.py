@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 
 from penstock.errors import UsageError
-from penstock.spark.archives.folder import ArchiveFolder
-from penstock.spark.archives.manifest import FileEntry, Manifest
+from penstock.spark.archives.folder import ArchiveFolder, FileEntry, Manifest
 from penstock.spark.archives.parquet import FILE_SCHEMA
 
 try:

@@ -26,8 +26,15 @@ from penstock.format.sequence_set import SequenceSet
 from penstock.limits import JOB_FINDINGS_MAX
 from penstock.spark.archives.parquet import SOURCE_COLUMNS, row_columns
 from penstock.spark.arrow import text_of
-from penstock.spark.jobs.inputs import Input
-from penstock.spark.jobs.job import Finding, OnProgress, Report, part_rows, run_parts, running
+from penstock.spark.jobs.job import (
+    Finding,
+    Input,
+    OnProgress,
+    Report,
+    part_rows,
+    run_parts,
+    running,
+)
 from penstock.spark.part import StreamPart
 from penstock.spark.rows import hash_each
 

@@ -13,8 +13,7 @@ import re
 from pyarrow import fs
 
 from penstock.errors import UsageError
-from penstock.spark.archives.folder import ArchiveFolder
-from penstock.spark.archives.manifest import Manifest
+from penstock.spark.archives.folder import ArchiveFolder, Manifest
 from penstock.spark.archives.parquet import FILE_SCHEMA
 
 try:

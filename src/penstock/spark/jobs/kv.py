@@ -27,8 +27,17 @@ from pyspark.sql import functions as f
 
 from penstock.errors import FormatError, UsageError
 from penstock.spark import schema
-from penstock.spark.jobs.inputs import Input, StreamFormat, between, find_origin
-from penstock.spark.jobs.job import OnProgress, Report, part_rows, run_parts, running
+from penstock.spark.jobs.job import (
+    Input,
+    OnProgress,
+    Report,
+    StreamFormat,
+    between,
+    find_origin,
+    part_rows,
+    run_parts,
+    running,
+)
 from penstock.spark.kv.rows import is_put, keys_of
 from penstock.spark.part import StreamPart
 

@@ -29,8 +29,7 @@ from penstock.format.state.consumer import encode_consumer_state
 from penstock.limits import MIGRATED_TREE_DEPTH_MAX
 from penstock.spark.blocks.scan import StreamDirectory
 from penstock.spark.folder import MESSAGES_NAME
-from penstock.spark.jobs.inputs import STREAM_DOCUMENT
-from penstock.spark.jobs.job import Finding, OnProgress, Report, run_parts
+from penstock.spark.jobs.job import STREAM_DOCUMENT, Finding, OnProgress, Report, run_parts
 from penstock.spark.jobs.restore_files import DOCUMENT_VERSION
 from penstock.store.imports.build import ImportReport, folder_beside, make_folders
 from penstock.store.imports.from_go import import_go_stream, to_consumer_state

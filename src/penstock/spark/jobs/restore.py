@@ -30,12 +30,11 @@ from penstock import error_codes
 from penstock.client.jetstream import JetStream
 from penstock.client.row_publisher import Rows
 from penstock.errors import ApiError, UsageError
-from penstock.spark.archives.folder import ArchiveFolder
-from penstock.spark.archives.manifest import FileEntry, Manifest, load_manifest
+from penstock.spark.archives.folder import ArchiveFolder, FileEntry, Manifest, load_manifest
 from penstock.spark.archives.parquet import binary_buffers, check_file, read_exact
 from penstock.spark.connection import ALIASES, Connection, streams_of
 from penstock.spark.jobs.job import OnProgress, Report, run_parts
-from penstock.spark.jobs.republish import origin_headers
+from penstock.spark.jobs.replay import origin_headers
 from penstock.spark.options import Options
 from penstock.spark.streams.facts import stream_facts
 

@@ -30,12 +30,10 @@ from penstock.errors import InternalError, UsageError
 from penstock.format.golang.archive import END, MAGIC, STATE_NAME, ArchiveEntry
 from penstock.format.golang.s2 import encode_s2_stream
 from penstock.limits import SNAPSHOT_PIECE_BYTES
-from penstock.spark.archives.folder import ArchiveFolder, HashingFile
-from penstock.spark.archives.manifest import Manifest
+from penstock.spark.archives.folder import ArchiveFolder, HashingFile, Manifest
 from penstock.spark.archives.parquet import opened, row_columns
 from penstock.spark.folder import MESSAGES_NAME
-from penstock.spark.jobs.inputs import STREAM_DOCUMENT
-from penstock.spark.jobs.job import OnProgress, Report
+from penstock.spark.jobs.job import STREAM_DOCUMENT, OnProgress, Report
 from penstock.spark.jobs.restore import begin_restore, named_config, rows_of
 from penstock.spark.rows import encode_entries, raw_messages
 from penstock.store.imports.build import StoreBuilder, StoreEnvironment, check_vacant, folder_beside

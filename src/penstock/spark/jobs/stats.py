@@ -32,8 +32,7 @@ from penstock.spark.archives.parquet import binary_buffers, column_numbers
 from penstock.spark.arrow import text_of
 from penstock.spark.blocks.scan import BlockRange
 from penstock.spark.folder import open_folder
-from penstock.spark.jobs.inputs import Input
-from penstock.spark.jobs.job import OnProgress, Report, part_rows, run_parts, running
+from penstock.spark.jobs.job import Input, OnProgress, Report, part_rows, run_parts, running
 from penstock.spark.part import MessageSelection, StreamPart
 from penstock.spark.tally import Cells, Tally
 

@@ -37,8 +37,7 @@ from penstock.spark.blocks.scan import BlockRange
 from penstock.spark.connection import BROKEN, streams_of, wait_before
 from penstock.spark.kv.rows import NewestMessages, with_sequences
 from penstock.spark.options import OnCorruptRecord, Size
-from penstock.spark.part import MessageSelection, StreamPart
-from penstock.spark.plan import Splitting, split_range
+from penstock.spark.part import MessageSelection, Splitting, StreamPart, split_range
 from penstock.spark.position import DataLoss
 from penstock.spark.schema import Column
 from penstock.spark.streams.read import IDLE_NS, PULL_BYTES, ServerStream, read_stream, unix_ns

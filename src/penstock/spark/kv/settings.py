@@ -27,7 +27,7 @@ from penstock.spark.options import (
     ValueFormat,
     parse_time,
 )
-from penstock.spark.plan import Splitting
+from penstock.spark.part import Splitting
 from penstock.spark.schema import Column, choose
 from penstock.spark.streams import settings as stream_settings
 

@@ -22,8 +22,14 @@ from penstock.limits import META_PARTS_MAX
 from penstock.spark.connection import ALIASES, Connection, streams_of
 from penstock.spark.folder import find_stream_folders, stream_name
 from penstock.spark.meta import rows as meta_server
-from penstock.spark.meta.rows import directory_of, rows_of_folder
-from penstock.spark.meta.tables import TABLES, Row, TableName, to_batches
+from penstock.spark.meta.rows import (
+    TABLES,
+    Row,
+    TableName,
+    directory_of,
+    rows_of_folder,
+    to_batches,
+)
 from penstock.spark.options import Names, Options
 from penstock.spark.schema import Column, choose, requested, spark_schema
 from penstock.subjects import SubjectFilter

@@ -6,7 +6,6 @@
 query of Structured Streaming. The names listed here are public.
 """
 
-from penstock.spark.pipelines.endpoints import from_stream, to_kv, to_stream, to_table
-from penstock.spark.pipelines.pipeline import Pipeline
+from penstock.spark.pipelines.pipeline import Pipeline, from_stream, to_kv, to_stream, to_table
 
 __all__ = ["Pipeline", "from_stream", "to_kv", "to_stream", "to_table"]

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from penstock.clock import SystemClock
 from penstock.errors import UsageError
-from penstock.spark.pipelines.endpoints import Mode
+from penstock.spark.pipelines.pipeline import Mode
 from penstock.spark.pipelines.write import BatchWriter
 
 try:

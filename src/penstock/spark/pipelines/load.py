@@ -37,16 +37,18 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from penstock.errors import UsageError
 from penstock.spark.failures import first_line
-from penstock.spark.pipelines.endpoints import (
+from penstock.spark.pipelines.pipeline import (
     Mode,
     Output,
+    Pipeline,
     StreamInput,
+    check_interval,
+    check_name,
     from_stream,
     to_kv,
     to_stream,
     to_table,
 )
-from penstock.spark.pipelines.pipeline import Pipeline, check_interval, check_name
 from penstock.spark.pipelines.yaml_reader import DocumentError, DocumentLines, read_yaml
 
 

@@ -30,17 +30,18 @@ from penstock.limits import PIPELINE_STARTS_MAX
 from penstock.protocol.pipeline_reports import FlowReport, FlowState
 from penstock.spark.connection import streams_of
 from penstock.spark.failures import first_line, is_slow_start
-from penstock.spark.kv import write as kv_write
-from penstock.spark.pipelines.endpoints import (
+from penstock.spark.kv import source as kv_source
+from penstock.spark.pipelines.pipeline import (
     EXACTLY_ONCE,
+    Flow,
     KvOutput,
     Mode,
     Output,
+    Pipeline,
     StreamInput,
     StreamOutput,
     Template,
 )
-from penstock.spark.pipelines.pipeline import Flow, Pipeline
 from penstock.spark.pipelines.report import LETTERS, OnReport, QueryCounts, Reporter, report_of
 from penstock.spark.pipelines.schemas import dead_letters, fitting, parsed
 from penstock.spark.pipelines.write import Writing, by_batch, writing_of
@@ -98,7 +99,7 @@ def _check_output(output: Output, connection: Mapping[str, str]) -> None:
         _check_stream({**connection, **output.options})
     elif isinstance(output, KvOutput):
         options = {**connection, "bucket": output.bucket, **output.options}
-        kv_write.read_sink(options, _PAIRS)
+        kv_source.read_sink(options, _PAIRS)
 
 
 def _check_stream(options: dict[str, str]) -> None:

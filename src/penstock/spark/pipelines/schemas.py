@@ -45,7 +45,7 @@ from penstock.errors import UsageError
 from penstock.limits import SCHEMA_DEPTH_MAX
 
 if TYPE_CHECKING:
-    from penstock.spark.pipelines.endpoints import Template
+    from penstock.spark.pipelines.pipeline import Template
 
 MESSAGE_COLUMNS = {
     "_stream": "stream",

@@ -27,7 +27,7 @@ from pyspark.sql.types import BinaryType, StringType
 
 from penstock.errors import PenstockError, UsageError
 from penstock.spark.failures import first_line
-from penstock.spark.pipelines.endpoints import (
+from penstock.spark.pipelines.pipeline import (
     EXACTLY_ONCE,
     KvOutput,
     Mode,

@@ -5,6 +5,10 @@ A table that a statement mentions is created when it is mentioned, in two layers
     a table of Spark's catalog, with the options of its format     reads, and takes filters
     a temporary view over it, under the stream's name              shows payloads as JSON
 
+Which fields the JSON payloads have, and of which types, is inferred from samples. A field with
+several types is a variant, which holds anything. A value that was not among the samples is at worst
+null in its column, and never an error.
+
 Invariant: no row is wrong or missing because of filters that were passed to our formats. Spark
 keeps one reader for a table of a statement, so that a statement that reads a table twice would
 apply the filters of one place in the other. Such a statement gets tables without filters, and so
@@ -18,27 +22,128 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import UsageError
-from penstock.limits import SQL_SAMPLE_MESSAGES
+from penstock.limits import INFERRED_DEPTH_MAX, INFERRED_FIELDS_MAX, SQL_SAMPLE_MESSAGES
 from penstock.spark import schema
-from penstock.spark.archives.manifest import FORMAT as ARCHIVE_FORMAT
+from penstock.spark.archives.folder import FORMAT as ARCHIVE_FORMAT
 from penstock.spark.blocks.settings import FORMAT as BLOCK_FORMAT
 from penstock.spark.connection import Connection, streams_of
-from penstock.spark.jobs.inputs import Input
+from penstock.spark.jobs.job import Input
 from penstock.spark.kv import rows as kv_rows
 from penstock.spark.kv.settings import FORMAT as KV_FORMAT
 from penstock.spark.options import Options
 from penstock.spark.schema import Column
-from penstock.spark.sql.inference import Field, infer, quote_name, quote_text
 from penstock.spark.sql.statements import lowered, names, only_reads, reads_whole_rows
 from penstock.spark.streams.settings import FORMAT as STREAM_FORMAT
+
+# Fields of payloads, inferred
+
+VARIANT = "variant"
+_INT64_MAX = 2**63 - 1
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A field of payloads: its name there, and its type in SQL."""
+
+    name: str
+    type: str
+
+
+class _Kind(msgspec.Struct):
+    """What is known of one field's type; nothing yet if `name` is empty."""
+
+    name: str = ""
+    fields: dict[str, _Kind] = msgspec.field(default_factory=dict)
+    items: _Kind | None = None
+
+
+def infer(payloads: Iterable[bytes]) -> list[Field]:
+    """Return the fields of payloads, in the order in which they appear.
+
+    Payloads that are no JSON objects are ignored.
+    """
+    whole = _Kind()
+    for payload in payloads:
+        try:
+            value = json.loads(payload)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            _learn(whole, value, 0)
+    found = _distinct(whole.fields)
+    # These letters cannot be in a path into a variant.
+    return [Field(name, _sql(kind)) for name, kind in found if name and not set(name) & {"'", "?"}]
+
+
+def _learn(kind: _Kind, value: Any, depth: int) -> None:
+    if value is None or kind.name == VARIANT:
+        return
+    found = _name_of(value) if depth <= INFERRED_DEPTH_MAX else VARIANT
+    kind.name = _joined(kind.name, found)
+    if kind.name == "struct":
+        for name, each in value.items():
+            if name in kind.fields or len(kind.fields) < INFERRED_FIELDS_MAX:
+                _learn(kind.fields.setdefault(name, _Kind()), each, depth + 1)
+    elif kind.name == "array":
+        kind.items = kind.items or _Kind()
+        for each in value:
+            _learn(kind.items, each, depth + 1)
+
+
+def _name_of(value: Any) -> str:
+    # A bool is an int in Python, so it is checked first.
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "bigint" if -_INT64_MAX <= value <= _INT64_MAX else VARIANT
+    names = {float: "double", str: "string", dict: "struct", list: "array"}
+    return names[type(value)]
+
+
+def _joined(known: str, found: str) -> str:
+    if known in ("", found):
+        return found
+    return "double" if {known, found} == {"bigint", "double"} else VARIANT
+
+
+def _distinct(fields: dict[str, _Kind]) -> list[tuple[str, _Kind]]:
+    # Spark ignores case: of fields that differ only by case, the first is returned.
+    met: dict[str, tuple[str, _Kind]] = {}
+    for name, kind in fields.items():
+        met.setdefault(name.lower(), (name, kind))
+    return list(met.values())
+
+
+def _sql(kind: _Kind) -> str:
+    if kind.name == "struct":
+        if not kind.fields or len(_distinct(kind.fields)) < len(kind.fields):
+            return VARIANT
+        inner = ", ".join(f"{quote_name(name)}: {_sql(each)}" for name, each in kind.fields.items())
+        return f"struct<{inner}>"
+    if kind.name == "array":
+        return f"array<{_sql(kind.items or _Kind())}>"
+    return kind.name or VARIANT
+
+
+def quote_name(name: str) -> str:
+    """Return a name as an identifier of SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quote_text(value: str) -> str:
+    """Return a text as a literal of SQL."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# Tables
 
 SCHEMA = "penstock_tables"
 VALUE = "value"

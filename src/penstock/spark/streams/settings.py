@@ -30,8 +30,7 @@ from penstock.spark.options import (
     Rules,
     hint_of,
 )
-from penstock.spark.part import MessageSelection, StreamPart
-from penstock.spark.plan import Splitting, split_range
+from penstock.spark.part import MessageSelection, Splitting, StreamPart, split_range
 from penstock.spark.pushdown import Pushdown, PushedFilters, both
 from penstock.spark.streams.facts import (
     NoSuchStream,

@@ -1,9 +1,32 @@
-"""Headers as they are sent, built from the buffers of Arrow columns."""
+"""Headers between messages and Arrow: blocks as they are sent, and map<string, list<string>>."""
 
 from array import array
 from typing import final
 
-from typing_extensions import Buffer
+import msgspec
+from typing_extensions import Buffer, disjoint_base
+
+class HeaderMaps(msgspec.Struct, frozen=True):
+    """The buffers of a map column; each `*_offsets` holds one int32 more than there are items."""
+
+    count: int
+    null_count: int
+    validity: bytes
+    map_offsets: bytes
+    key_offsets: bytes
+    keys: bytes
+    list_offsets: bytes
+    value_offsets: bytes
+    values: bytes
+
+@disjoint_base
+class HeaderMapBuilder:
+    """A builder of header maps; `build` is its only method."""
+
+    def __new__(cls) -> HeaderMapBuilder: ...
+    def build(self, offsets: bytes, headers: bytes, count: int) -> HeaderMaps:
+        """Return the maps of `count` blocks; `offsets` are count + 1 int32 into `headers`."""
+        ...
 
 @final
 class MapColumn:

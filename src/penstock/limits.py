@@ -384,6 +384,32 @@ CONSUMER_LIST_MAX = 256
 STREAM_INFO_SUBJECTS_MAX = 100_000
 """Subjects in one answer, as the reference server has it."""
 
+API_SUBJECTS_KEPT = 1_024
+"""Subjects of requests for which it is remembered what they ask for: the same few come again and
+again. At most the longest control line each, 4 MiB."""
+
+API_TURN_NS = 4_000_000
+"""Nanoseconds of a turn of the event loop that go to requests of all clients together. What is left
+to do then waits for the next turn, so that a client that asks for nothing waits a few milliseconds
+at the most, whatever is asked by others."""
+
+SUBJECTS_LISTED_PER_TURN = 8_192
+"""Subjects that are looked at, or compared with one another, before it is seen whether the turn is
+over: a millisecond where they are scattered over much memory."""
+
+STREAMS_LISTED_PER_TURN = 32
+"""Streams or consumers that are shown before it is seen whether the turn is over."""
+
+NAMES_LISTED_PER_TURN = 1_024
+"""The same for names that are compared with a pattern."""
+
+DELETED_LISTED_PER_TURN = 8_192
+"""The same for sequences without a message."""
+
+SHOWN_CONFIGS_BYTES_MAX = 4 * MIB
+"""JSON of configurations that is kept for the next answer: that of some thousand streams. There are
+two for streams and two for consumers, for lists and for other answers. When full: emptied."""
+
 DIRECT_SUBJECTS_MAX = 1024
 """Subjects of one direct get of the last messages of many, as the reference server has it."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import StoreReadOnly
-from penstock.server.jetstream.api_listener import WaitingRequests
+from penstock.server.jetstream.request_queue import RequestQueue
 from penstock.store.health import StoreHealth
 from penstock.testing.servers import PENSTOCK, REFERENCE, server_process, start_server
 from tests.api.schema_checks import FOLDER, faults_of
@@ -146,7 +146,7 @@ def watched(tmp_path: Path) -> Iterator[tuple[NatsClient, NatsClient]]:
 def test_requests_that_come_while_too_many_wait_are_dropped_and_told_of(
     watched: tuple[NatsClient, NatsClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(WaitingRequests, "is_full", True)
+    monkeypatch.setattr(RequestQueue, "is_full", True)
     client, watcher = watched
     client.publish("$JS.API.STREAM.CREATE.S", b'{"name":"S"}', reply="_IN.dropped")
     answer = client.request("$JS.API.STREAM.NAMES")

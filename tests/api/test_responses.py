@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from penstock.api.dispatch import start_of
 from penstock.api.documents import (
     AccountInfo,
+    ApiFault,
     Created,
     Done,
     GottenMessage,
     Page,
+    Refused,
     StoredMsg,
     StreamList,
     StreamNames,
@@ -22,9 +27,11 @@ from penstock.api.documents import (
     StreamRestoring,
     beside_error,
 )
+from penstock.api.message_json import message_json
+from penstock.store.memstore import MemoryStore
 from penstock.stream.info import StreamInfo
 from penstock.testing.servers import reference_server
-from penstock.text.json.codec import decode, document_of, to_json
+from penstock.text.json.codec import decode, encode, encode_after
 from penstock.text.times import Instant, parse_instant
 from tests.support.nats_client import NatsClient
 
@@ -53,10 +60,8 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsClient]:
 
 def written_again(answer: bytes, *parts: type[msgspec.Struct]) -> bytes:
     """Decode an answer into our classes, and encode these."""
-    document: dict[str, Any] = {"type": json.loads(answer)["type"]}
-    for part in parts:
-        document |= document_of(decode(part, answer, strict=False))
-    return to_json(document)
+    documents = [decode(part, answer, strict=False) for part in parts]
+    return encode_after(b'{"type":"%b"' % json.loads(answer)["type"].encode(), *documents)
 
 
 @pytest.mark.oracle
@@ -111,22 +116,24 @@ def test_the_same_fields_stand_beside_an_error(
 
     document = json.loads(answer)
     kind = document["type"].rpartition(".")[2]
-    told = {"type": document["type"], "error": document["error"]}
-    assert to_json(told | beside_error(kind)) == answer
+    fault = ApiFault(**document["error"])
+    assert encode_after(start_of(kind), Refused(fault), *beside_error(kind)) == answer
 
 
-def test_a_stored_message_is_told_in_base64_text() -> None:
-    message = StoredMsg.of(b"a.\xff", 5, b"", b"\x00\xff", 1_500_000_000)
+@given(st.binary(max_size=40), st.binary(max_size=40), st.booleans(), st.integers(1, 10**6))
+def test_a_stored_message_is_told_in_base64_text(
+    headers: bytes, payload: bytes, with_headers: bool, seq: int
+) -> None:
+    with MemoryStore.create() as store:
+        store.store_raw(b"a.<b>", headers, payload, seq=seq, timestamp_ns=1_500_000_000)
+        told = message_json(store.load(seq), with_headers)
+    shown = b64encode(headers).decode() if with_headers else ""
+    time = Instant(1_500_000_000)
 
-    assert document_of(message) == {
-        "subject": "a.\ufffd",
-        "seq": 5,
-        "data": "AP8=",
-        "time": "1970-01-01T00:00:01.5Z",
-    }
+    assert told.text == encode(StoredMsg("a.<b>", seq, shown, b64encode(payload).decode(), time))
 
 
 def test_where_to_send_a_snapshot_is_always_told() -> None:
-    assert beside_error("stream_restore_response") == document_of(StreamRestoring())
-    assert beside_error("stream_delete_response") == {}
+    assert beside_error("stream_restore_response") == (StreamRestoring(),)
+    assert beside_error("stream_delete_response") == ()
     assert parse_instant("1970-01-01T00:00:00Z") == Instant(0)

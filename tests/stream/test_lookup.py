@@ -5,25 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from penstock.stream.lookup import time_text
 from penstock.testing.servers import server_process
-from penstock.text.times import timestamp
 from tests.support.nats_client import NatsClient
-
-
-@given(st.integers(min_value=0, max_value=2**63 - 1))
-def test_a_time_is_written_as_in_documents(time_ns: int) -> None:
-    assert time_text(time_ns).decode() == timestamp(time_ns)
-
-
-@given(st.integers(min_value=0, max_value=2**33), st.integers(min_value=0, max_value=9))
-def test_a_time_has_no_zeros_at_its_end(seconds: int, digits: int) -> None:
-    time_ns = seconds * 10**9 + 123_456_789 // 10**digits * 10**digits
-
-    assert time_text(time_ns).decode() == timestamp(time_ns)
 
 
 @pytest.mark.parametrize("compression", ["none", "s2"])

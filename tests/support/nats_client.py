@@ -53,9 +53,9 @@ class NatsClient:
         target = f"{subject} {reply} " if reply else f"{subject} "
         if headers:
             sizes = f"{len(headers)} {len(headers) + len(payload)}"
-            self._send(f"HPUB {target}{sizes}\r\n".encode() + headers + payload + b"\r\n")
+            self._send(_bytes(f"HPUB {target}{sizes}\r\n") + headers + payload + b"\r\n")
         else:
-            self._send(f"PUB {target}{len(payload)}\r\n".encode() + payload + b"\r\n")
+            self._send(_bytes(f"PUB {target}{len(payload)}\r\n") + payload + b"\r\n")
 
     def request(self, subject: str, payload: bytes = b"", *, headers: bytes = b"") -> Delivery:
         """Publish and wait for the first answer."""
@@ -106,3 +106,8 @@ class NatsClient:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _bytes(line: str) -> bytes:
+    # Subjects that are no UTF-8 stand in a text as Python writes such.
+    return line.encode("utf-8", "surrogateescape")

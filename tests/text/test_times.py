@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidDocument
+from penstock.text.clock_text import time_text
 from penstock.text.times import ZERO_TIME_NS, Instant, parse_instant, timestamp
 
 YEAR_10000_NS = 253_402_300_800 * 10**9
@@ -62,3 +63,15 @@ def test_a_zone_of_a_whole_day_is_refused() -> None:
 def test_what_remains_until_a_far_time_fits_a_duration() -> None:
     assert Instant(1_000).remaining_ns(400) == 600
     assert Instant(YEAR_10000_NS).remaining_ns(0) == 2**63 - 1
+
+
+@given(st.integers(min_value=-(2**63), max_value=2**63 - 1))
+def test_a_time_is_written_as_in_documents(time_ns: int) -> None:
+    assert time_text(time_ns).decode() == timestamp(time_ns)
+
+
+@given(st.integers(min_value=0, max_value=2**33), st.integers(min_value=0, max_value=9))
+def test_a_time_has_no_zeros_at_its_end(seconds: int, digits: int) -> None:
+    time_ns = seconds * 10**9 + 123_456_789 // 10**digits * 10**digits
+
+    assert time_text(time_ns).decode() == timestamp(time_ns)

@@ -24,13 +24,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock import error_codes
-from penstock.api.dispatch import TYPE_PREFIX, Call, refusal
+from penstock.api.dispatch import Call, Documents, refusal, start_of
 from penstock.api.documents import (
     JSApiStreamRestoreRequest,
     JSApiStreamSnapshotRequest,
+    SnapshotStarted,
     StreamRestoring,
 )
-from penstock.api.streams import info_of, is_empty, state_of
+from penstock.api.streams import answered, is_empty, state_of
 from penstock.consumer.config.config import CreateConsumerRequest
 from penstock.consumer.config.create import (
     Address,
@@ -55,13 +56,13 @@ from penstock.limits import (
 from penstock.routing.hub import Service
 from penstock.routing.sublist import Subscription
 from penstock.store.interface import StreamStore
-from penstock.stream.config.config import StreamConfig, for_answer
+from penstock.stream.config.config import StreamConfig
 from penstock.stream.config.subjects import is_publish_subject
 from penstock.stream.config.validation import checked_config
 from penstock.stream.info import StreamState
 from penstock.stream.quota import check_reservation, check_stream_count, tier_of
 from penstock.stream.stream import Stream
-from penstock.text.json.codec import document_of, encode, to_json
+from penstock.text.json.codec import document_of, encode, encode_after
 from penstock.text.times import format_duration, timestamp
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ _CHUNK_BYTES_DEFAULT = 128 * KIB
 _WINDOW_BYTES_DEFAULT = 8 * MIB
 
 
-def snapshot(call: Call) -> dict[str, Any]:
+def snapshot(call: Call) -> Documents:
     """Describe a stream, and send it."""
     if is_empty(call.body):
         raise ApiError(error_codes.BAD_REQUEST)
@@ -83,7 +84,7 @@ def snapshot(call: Call) -> dict[str, Any]:
     state = state_of(stream)
     sending = SnapshotSender(call, stream, request, state)
     call.service.spawn(sending.run(), f"snapshot of {stream.name}")
-    return {"config": document_of(stream.config), "state": document_of(state)}
+    return SnapshotStarted(stream.config, state)
 
 
 class SnapshotFailed(PenstockError):
@@ -98,7 +99,7 @@ class SnapshotSender:
     ) -> None:
         self._service = call.service
         self._account = call.account
-        self._client = call.service.client_info(call.account.name)
+        self._client = call.service.client_info(call.account.name, call.client)
         self._stream = stream
         self._state = state
         self._consumers = [] if request.no_consumers else self._archived_consumers()
@@ -247,7 +248,7 @@ def _entries(
 CREATED_KIND = "stream_create_response"
 
 
-def restore(call: Call) -> dict[str, Any]:
+def restore(call: Call) -> Documents:
     """Name the subject for the pieces of a snapshot, and restore the stream from them."""
     if is_empty(call.body):
         raise ApiError(error_codes.BAD_REQUEST)
@@ -262,7 +263,7 @@ def restore(call: Call) -> dict[str, Any]:
     subject = f"$JS.SNAPSHOT.RESTORE.{name}.{call.service.unique_id()}"
     receiving = _Receiving(call, config, subject.encode())
     call.service.spawn(receiving.run(), f"restore of {name}")
-    return document_of(StreamRestoring(subject))
+    return StreamRestoring(subject)
 
 
 def _checked(call: Call, config: StreamConfig) -> StreamConfig:
@@ -284,7 +285,7 @@ class _Receiving:
         self._call = call
         self._service = call.service
         self._account = call.account
-        self._client = call.service.client_info(call.account.name)
+        self._client = call.service.client_info(call.account.name, call.client)
         self._name = config.name
         self._config = config
         self._chunks: asyncio.Queue[tuple[bytes, bytes | None]] = asyncio.Queue()
@@ -306,11 +307,8 @@ class _Receiving:
         self._advise("RESTORE_CREATE", {})
         try:
             stream = await self._receive()
-            told = info_of(
-                self._call, stream, config=for_answer(stream.config, self._service.version)
-            )
-            document = {"type": TYPE_PREFIX + CREATED_KIND} | document_of(replace(told, domain=""))
-            answer = to_json(document)
+            told = answered(self._call, stream, domain="")
+            answer = encode_after(start_of(CREATED_KIND), told)
             self._service.log("INF", f"Completed restore for {which}")
         except TimeoutError:
             self._service.log("WRN", f"restore for {which} is stalled")

@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from msgspec.structs import replace
-
 from penstock import error_codes
-from penstock.api.dispatch import Call, Fields
+from penstock.api.dispatch import Call, Documents, Slices
 from penstock.api.documents import (
     ConsumerList,
     ConsumerNames,
@@ -25,8 +23,10 @@ from penstock.api.documents import (
     JSApiConsumerResetRequest,
     JSApiConsumersRequest,
     JSApiConsumerUnpinRequest,
+    Refused,
 )
-from penstock.api.streams import check_empty
+from penstock.api.shown_configs import ShownConfigs
+from penstock.api.streams import array_of, check_empty, in_slices
 from penstock.consumer.config.config import ConsumerConfig, CreateConsumerRequest
 from penstock.consumer.config.create import (
     Address,
@@ -42,12 +42,14 @@ from penstock.consumer.consumer import Consumer
 from penstock.consumer.info import ConsumerInfo, describe
 from penstock.consumer.registry import StreamConsumers, consumers_of
 from penstock.errors import ApiError, StoreError
-from penstock.limits import CONSUMER_LIST_MAX, CONSUMER_NAMES_MAX
+from penstock.limits import CONSUMER_LIST_MAX, CONSUMER_NAMES_MAX, STREAMS_LISTED_PER_TURN
 from penstock.protocol.headers import value_of
 from penstock.stream.quota import ServerLimits
 from penstock.stream.replication.source import identity_of, short_hash
-from penstock.text.json.codec import decode_plain, document_of
+from penstock.text.json.codec import decode_plain, encode
 from penstock.text.times import Instant
+
+CONFIGS: Final = ShownConfigs[ConsumerConfig](for_answer)
 
 IDENTITY_HEADER: Final = "Nats-Stream-Identity"
 """Distinguishes a stream from an earlier one of its name, for streams that are fed from it."""
@@ -68,7 +70,7 @@ def _found(call: Call) -> Consumer:
 
 def _asking(call: Call) -> object:
     """Return the client whose request is being handled."""
-    return call.account.host.hub.publisher
+    return call.client
 
 
 def _is_hidden(call: Call, consumers: StreamConsumers, name: str) -> bool:
@@ -86,8 +88,8 @@ def _is_hidden(call: Call, consumers: StreamConsumers, name: str) -> bool:
 
 
 def _answered(call: Call, consumer: Consumer) -> ConsumerInfo:
-    config = for_answer(consumer.config, call.service.version)
-    return replace(describe(consumer, call.service.now_ns()), config=config)
+    config = CONFIGS.answered(consumer.config, call.service.version)
+    return describe(consumer, call.service.now_ns(), config)
 
 
 # Create and update
@@ -108,34 +110,34 @@ async def _after_others(call: Call, change: Callable[[], T]) -> T:
         return change()
 
 
-def create(call: Call) -> Fields | Coroutine[Any, Any, Fields]:
+def create(call: Call) -> Documents | Coroutine[Any, Any, Documents]:
     """Create or update a consumer whose name is in the body, or is made up."""
     return _create(call, Address(Form.UNNAMED, *call.names))
 
 
-def create_named(call: Call) -> Fields | Coroutine[Any, Any, Fields]:
+def create_named(call: Call) -> Documents | Coroutine[Any, Any, Documents]:
     """Create or update a consumer whose name, and perhaps filter, is in the subject."""
     return _create(call, Address(Form.NAMED, *call.names))
 
 
-def create_durable(call: Call) -> Fields | Coroutine[Any, Any, Fields]:
+def create_durable(call: Call) -> Documents | Coroutine[Any, Any, Documents]:
     """Create or update a durable consumer."""
     return _create(call, Address(Form.DURABLE, *call.names))
 
 
-def _create(call: Call, address: Address) -> Fields | Coroutine[Any, Any, Fields]:
+def _create(call: Call, address: Address) -> Documents | Coroutine[Any, Any, Documents]:
     maker = _asking(call)
     return _in_turn(call, lambda: _create_now(call, address, maker))
 
 
-def _create_now(call: Call, address: Address, maker: object) -> Fields:
+def _create_now(call: Call, address: Address, maker: object) -> Documents:
     request = call.read(CreateConsumerRequest)
     server = call.service.limits
     config = addressed_config(request, address, is_clustered=server.is_clustered)
     consumer = _created(call, request, config, server, maker)
     if config.is_internal:
         call.answer_headers[IDENTITY_HEADER] = identity_of(consumer.stream.created)
-    return document_of(_answered(call, consumer))
+    return _answered(call, consumer)
 
 
 def _created(
@@ -186,35 +188,35 @@ def _has_interest(call: Call, subject: str) -> bool:
     return bool(found.plain or found.queues)
 
 
-def delete(call: Call) -> Fields | Coroutine[Any, Any, Fields]:
+def delete(call: Call) -> Documents | Coroutine[Any, Any, Documents]:
     """Delete a consumer, also one that cannot be served."""
     return _in_turn(call, lambda: _delete(call))
 
 
-def _delete(call: Call) -> Fields:
+def _delete(call: Call) -> Documents:
     check_empty(call)
     consumers = _consumers(call)
     if call.names[1] in consumers.offline:
         call.answer_after(consumers.delete_offline(call.names[1]))
     else:
         call.answer_after(consumers.delete(_found(call).name))
-    return document_of(Done(success=True))
+    return Done(success=True)
 
 
-def pause(call: Call) -> Fields | Coroutine[Any, Any, Fields]:
+def pause(call: Call) -> Documents | Coroutine[Any, Any, Documents]:
     """Pause a consumer until a time, or resume it."""
     return _in_turn(call, lambda: _pause(call))
 
 
-def _pause(call: Call) -> Fields:
+def _pause(call: Call) -> Documents:
     until = Instant(call.read_if_any(JSApiConsumerPauseRequest).pause_until.time_ns)
     consumer = _found(call)
     call.answer_after(_consumers(call).change(consumer, paused_until(consumer.config, until)))
     remaining_ns = max(until.remaining_ns(call.service.now_ns()), 0)
-    return document_of(ConsumerPaused(remaining_ns > 0, until, remaining_ns))
+    return ConsumerPaused(remaining_ns > 0, until, remaining_ns)
 
 
-def unpin(call: Call) -> dict[str, Any]:
+def unpin(call: Call) -> Documents:
     """Release the pinned client of a group, so that another one is served."""
     group = decode_plain(JSApiConsumerUnpinRequest, call.body).group
     if not group:
@@ -224,10 +226,10 @@ def unpin(call: Call) -> dict[str, Any]:
     if group not in consumer.config.priority_groups:
         raise ApiError(error_codes.CONSUMER_INVALID_PRIORITY_GROUP)
     consumer.unpin()
-    return {}
+    return ()
 
 
-def reset(call: Call) -> Fields:
+def reset(call: Call) -> Documents:
     """Restart a consumer at another sequence; without a consumer there is no answer."""
     stream_name, name = call.names
     stream = call.account.streams.get(stream_name)
@@ -238,11 +240,11 @@ def reset(call: Call) -> Fields:
         seq = _reset_to(call, consumer)
     except ApiError as error:
         # An answer of the consumer itself: it is not counted as an API error.
-        return {"error": error.document()} | document_of(ConsumerReset())
+        return Refused.of(error), ConsumerReset()
     call.answer_after(consumers_of(consumer.stream).state_writer.save(consumer))
     if value_of(call.headers, IDENTITY_HEADER.encode()) is not None:
         call.answer_headers[IDENTITY_HEADER] = identity_of(consumer.stream.created)
-    return document_of(_answered(call, consumer)) | document_of(ConsumerReset(seq))
+    return _answered(call, consumer), ConsumerReset(seq)
 
 
 def _reset_to(call: Call, consumer: Consumer) -> int:
@@ -255,48 +257,52 @@ def _reset_to(call: Call, consumer: Consumer) -> int:
 # Show
 
 
-def info(call: Call) -> dict[str, Any]:
+def info(call: Call) -> Documents:
     """Show a consumer."""
     check_empty(call)
     if _is_hidden(call, _consumers(call), call.names[1]):
         raise ApiError(error_codes.CONSUMER_NOT_FOUND)
-    return document_of(_answered(call, _found(call)))
+    return _answered(call, _found(call))
 
 
 def _listed(call: Call) -> tuple[StreamConsumers, list[str], int]:
     """Return a stream's consumers, the names that are shown, and the offset of the first."""
     offset = max(call.read_if_any(JSApiConsumersRequest).offset, 0)
     consumers = _consumers(call)
-    shown = [
-        name
-        for name, config in consumers.configs.items()
-        if not (config.direct or _is_hidden(call, consumers, name))
-    ]
+    shown = [name for name, each in consumers.consumers.items() if not each.progress.config.direct]
+    if consumers.unkept:
+        shown = [name for name in shown if not _is_hidden(call, consumers, name)]
     names = sorted([*shown, *consumers.offline])
     return consumers, names, min(offset, len(names))
 
 
-def names(call: Call) -> dict[str, Any]:
+def names(call: Call) -> Documents:
     """List the names of a stream's consumers."""
     _, found, offset = _listed(call)
     shown = tuple(found[offset : offset + CONSUMER_NAMES_MAX])
-    return document_of(ConsumerNames(len(found), offset, CONSUMER_NAMES_MAX, shown))
+    return ConsumerNames(len(found), offset, CONSUMER_NAMES_MAX, shown)
 
 
-def list_all(call: Call) -> dict[str, Any]:
+def list_all(call: Call) -> Slices:
     """Show a stream's consumers."""
     consumers, found, offset = _listed(call)
-    now_ns = call.service.now_ns()
-    shown: list[ConsumerInfo] = []
+    shown: list[bytes] = []
     offline: dict[str, str] = {}
-    for name in found[offset:]:
+    for name in in_slices(iter(found[offset:]), STREAMS_LISTED_PER_TURN):
+        if name is None:
+            yield
+            continue
         if name in consumers.offline:
             offline[name] = consumers.offline[name]
             continue
-        shown.append(describe(consumers.consumers[name], now_ns))
+        consumer = consumers.consumers.get(name)
+        if consumer is None:
+            # Deleted since the names were looked up.
+            continue
+        config = CONFIGS.listed(consumer.config)
+        shown.append(encode(describe(consumer, call.service.now_ns(), config)))
         if len(shown) >= CONSUMER_LIST_MAX:
             break
-    listed = ConsumerList(
-        len(found), offset, CONSUMER_LIST_MAX, tuple(shown), tuple(offline), offline
+    return ConsumerList(
+        len(found), offset, CONSUMER_LIST_MAX, array_of(shown), tuple(offline), offline
     )
-    return document_of(listed)

@@ -5,9 +5,10 @@ ApiError that a handler raises is answered; any other error is logged and answer
 error. Before a handler is called, the account has JetStream, and the server has the API level that
 the client requires.
 
-A handler that waits, mostly for a disk, is a coroutine, and then so is the answer. A handler whose
-change is in force at once, and only has to be put on stable storage, says what to wait for
-(`Call.answer_after`), and its client is answered after that.
+A handler returns the documents whose fields are the answer's. One that waits, mostly for a disk, is
+a coroutine; one with much to compute is a generator that yields wherever others may have their
+turn. Then so is the answer. A handler whose change is in force at once, and only has to be put on
+stable storage, says what to wait for (`Call.answer_after`), and its client is answered after that.
 
 Invariant: a request never raises into the router, and whether it failed is counted.
 
@@ -17,24 +18,26 @@ Thread: the event loop's.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from functools import lru_cache
 from inspect import iscoroutinefunction
+from types import CoroutineType, GeneratorType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from penstock import error_codes
-from penstock.api.documents import beside_error
+from penstock.api.documents import Refused, beside_error
 from penstock.errors import ApiError, PenstockError
-from penstock.limits import API_REQUEST_BYTES_MAX
+from penstock.limits import API_REQUEST_BYTES_MAX, API_SUBJECTS_KEPT
 from penstock.protocol.headers import value_of
 from penstock.routing.sublist import Sublist
 from penstock.stream.account import AccountStreams
 from penstock.stream.changes import Change
 from penstock.stream.config.config import is_level_known
 from penstock.stream.quota import ServerLimits
-from penstock.text.json.codec import decode_request, to_json
+from penstock.text.json.codec import decode_request, encode_after
 
 API_PREFIX = "$JS.API."
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
@@ -99,8 +102,8 @@ class JetStream(Protocol):
         """Send what was published after an answer."""
         ...
 
-    def client_info(self, account: str) -> dict[str, Any]:
-        """Return the identity of the requesting client, as shown to an account."""
+    def client_info(self, account: str, client: Any) -> dict[str, Any]:
+        """Return the identity of a client, as shown to an account; {} for None."""
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -120,6 +123,9 @@ class Call(msgspec.Struct, frozen=True):
     headers: bytes
     body: bytes
     reply: bytes | None
+    client: Any = None
+    """The connection that asked; None for the server itself."""
+
     answer_headers: dict[str, str] = msgspec.field(default_factory=dict)
     """Headers that the handler adds to the answer."""
 
@@ -143,10 +149,18 @@ class Call(msgspec.Struct, frozen=True):
         return self.read(made) if start in (b"{", b"[") else made()
 
 
-Fields: TypeAlias = dict[str, Any] | None
-"""The fields of an answer; None for no answer."""
+Documents: TypeAlias = msgspec.Struct | tuple[msgspec.Struct, ...] | None
+"""The documents whose fields an answer has, in their order; None for no answer."""
 
-Handler = Callable[[Call], Fields | Coroutine[Any, Any, Fields]]
+Slices: TypeAlias = Generator[None, None, Documents]
+"""Work that yields wherever others may have their turn, and returns the documents."""
+
+Handler = Callable[[Call], Documents | Slices | Coroutine[Any, Any, Documents]]
+
+
+def start_of(kind: str) -> bytes:
+    """Return what an answer of a type begins with."""
+    return f'{{"type":"{TYPE_PREFIX}{kind}"'.encode()
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -165,10 +179,16 @@ class Endpoint(msgspec.Struct, frozen=True):
     is_change: bool = False
     """Its answer may wait for the disk, though the handler does not."""
 
-    @property
-    def may_wait(self) -> bool:
-        """Whether the answer may wait."""
-        return self.is_change or iscoroutinefunction(self.handle)
+    may_wait: bool = False
+    """Whether the answer may wait; found out."""
+
+    start: bytes = b""
+    """The beginning of every answer: its type; made of the kind."""
+
+    def __post_init__(self) -> None:
+        may_wait = self.is_change or iscoroutinefunction(self.handle)
+        force_setattr(self, "may_wait", may_wait)
+        force_setattr(self, "start", start_of(self.kind))
 
 
 def _unforeseen(error: OSError) -> Answer:
@@ -191,39 +211,46 @@ class Answer(msgspec.Struct, frozen=True):
     """Returns the answer if it cannot be put there."""
 
 
+AnswerLater: TypeAlias = Coroutine[Any, Any, Answer | None]
+AnswerInSlices: TypeAlias = Generator[None, None, Answer | None]
+Outcome: TypeAlias = Answer | AnswerLater | AnswerInSlices | None
+
+
 class Table:
     """The endpoints by their subjects."""
 
     def __init__(self, endpoints: list[Endpoint]) -> None:
-        self._by_size: dict[int, list[tuple[list[str], Endpoint]]] = {}
-        self._open: list[tuple[list[str], Endpoint]] = []
-        for endpoint in endpoints:
-            *front, last = tokens = endpoint.subject.split(".")
-            if last == ">":
-                self._open.append((front, endpoint))
-            else:
-                self._by_size.setdefault(len(tokens), []).append((tokens, endpoint))
+        self._found: dict[tuple[int, str], Endpoint] = {}
+        """By the number of tokens and the tokens before the first wildcard."""
 
-    def find(self, subject: str) -> tuple[Endpoint, tuple[str, ...]] | None:
+        self._open: dict[tuple[int, str], Endpoint] = {}
+        """Those that end in `>`, by the number of tokens before it."""
+
+        sizes: dict[int, set[int]] = {}
+        for endpoint in endpoints:
+            tokens = endpoint.subject.split(".")
+            words = [token for token in tokens if token not in ("*", ">")]
+            is_open = tokens[-1] == ">"
+            place = (len(tokens) - is_open, ".".join(words))
+            (self._open if is_open else self._found)[place] = endpoint
+            sizes.setdefault(place[0], set()).add(len(words))
+        # The most words first: a name may be a word of another endpoint.
+        self._sizes = {size: sorted(words, reverse=True) for size, words in sizes.items()}
+        self.find = lru_cache(API_SUBJECTS_KEPT)(self._find)
+
+    def _find(self, subject: str) -> tuple[Endpoint, tuple[str, ...]] | None:
         """Return the endpoint of a subject below the prefix, and the names in it."""
         tokens = subject.split(".")
-        for pattern, endpoint in self._by_size.get(len(tokens), ()):
-            names = _names_in(pattern, tokens)
-            if names is not None:
-                return endpoint, names
-        for pattern, endpoint in self._open:
-            front, rest = tokens[: len(pattern)], tokens[len(pattern) :]
-            names = _names_in(pattern, front) if rest else None
-            if names is not None:
-                return endpoint, (*names, ".".join(rest))
+        count = len(tokens)
+        for words in self._sizes.get(count, ()):
+            endpoint = self._found.get((count, ".".join(tokens[:words])))
+            if endpoint is not None:
+                return endpoint, tuple(tokens[words:])
+        for (size, start), endpoint in self._open.items():
+            words = start.count(".") + 1
+            if count > size and ".".join(tokens[:words]) == start:
+                return endpoint, (*tokens[words:size], ".".join(tokens[size:]))
         return None
-
-
-def _names_in(pattern: list[str], tokens: list[str]) -> tuple[str, ...] | None:
-    pairs = list(zip(pattern, tokens, strict=True))
-    if not all(wanted in ("*", token) for wanted, token in pairs):
-        return None
-    return tuple(token for wanted, token in pairs if wanted == "*")
 
 
 def needs_newer(headers: bytes) -> bool:
@@ -234,37 +261,44 @@ def needs_newer(headers: bytes) -> bool:
 
 def refusal(kind: str, error: ApiError) -> bytes:
     """Return the JSON of an answer that is an error."""
-    document = {"type": TYPE_PREFIX + kind, "error": error.document()}
-    return to_json(document | beside_error(kind))
+    return encode_after(start_of(kind), Refused.of(error), *beside_error(kind))
 
 
 def _check(call: Call) -> None:
-    if needs_newer(call.headers):
+    if call.headers and needs_newer(call.headers):
         raise ApiError(error_codes.REQUIRED_API_LEVEL)
     if len(call.body) > API_REQUEST_BYTES_MAX:
         raise ApiError(error_codes.BAD_REQUEST)
 
 
-def answer(endpoint: Endpoint, call: Call) -> Answer | Coroutine[Any, Any, Answer | None] | None:
+def answer(endpoint: Endpoint, call: Call) -> Outcome:
     """Handle a request; return None if there is no answer."""
     try:
         _check(call)
-        fields = endpoint.handle(call)
+        documents = endpoint.handle(call)
+        if isinstance(documents, CoroutineType):
+            return _answer_later(endpoint, call, documents)
+        if isinstance(documents, GeneratorType):
+            return _answer_in_slices(endpoint, call, documents)
+        return _answered(endpoint, call, documents)
     except Exception as error:  # noqa: BLE001 - a fault of ours is answered too, and told
         return _refused(endpoint, call, error)
-    if isinstance(fields, Coroutine):
-        return _answer_later(endpoint, call, fields)
-    return _answered(endpoint, call, fields)
 
 
 async def _answer_later(
-    endpoint: Endpoint, call: Call, work: Coroutine[Any, Any, Fields]
+    endpoint: Endpoint, call: Call, work: Coroutine[Any, Any, Documents]
 ) -> Answer | None:
     try:
-        fields = await work
+        return _answered(endpoint, call, await work)
     except Exception as error:  # noqa: BLE001 - as above
         return _refused(endpoint, call, error)
-    return _answered(endpoint, call, fields)
+
+
+def _answer_in_slices(endpoint: Endpoint, call: Call, work: Slices) -> AnswerInSlices:
+    try:
+        return _answered(endpoint, call, (yield from work))
+    except Exception as error:  # noqa: BLE001 - as above
+        return _refused(endpoint, call, error)
 
 
 def _refused(endpoint: Endpoint, call: Call, error: Exception) -> Answer:
@@ -276,11 +310,13 @@ def _refused(endpoint: Endpoint, call: Call, error: Exception) -> Answer:
     return Answer(refusal(endpoint.kind, error), has_failed=True, is_told=True)
 
 
-def _answered(endpoint: Endpoint, call: Call, fields: Fields) -> Answer | None:
-    if fields is None:
+def _answered(endpoint: Endpoint, call: Call, documents: Any) -> Answer | None:
+    if documents is None:
         return None
-    body = to_json({"type": TYPE_PREFIX + endpoint.kind} | fields)
-    headers = _header_block(call.answer_headers)
+    if not isinstance(documents, tuple):
+        documents = (documents,)
+    body = encode_after(endpoint.start, *documents)
+    headers = _header_block(call.answer_headers) if call.answer_headers else b""
     answered = Answer(body, has_failed=False, is_told=not endpoint.is_quiet, headers=headers)
     if not call.changes:
         return answered
@@ -294,4 +330,4 @@ def _answered(endpoint: Endpoint, call: Call, fields: Fields) -> Answer | None:
 
 def _header_block(values: Mapping[str, str]) -> bytes:
     lines = "".join(f"{name}: {value}\r\n" for name, value in values.items())
-    return f"NATS/1.0\r\n{lines}\r\n".encode() if lines else b""
+    return f"NATS/1.0\r\n{lines}\r\n".encode()

@@ -6,24 +6,25 @@ Requests are read with `text.json.codec.decode_request`. Those that create or up
 the reference server's.
 
 An answer is its type and the fields of one or two of these, or its type and an error; some fields
-are written even beside an error (`beside_error`). Written with `text.json.codec.document_of`.
+are written even beside an error (`beside_error`). Written with `text.json.codec.encode_after`. What
+is JSON already is `Encoded`.
 
 Pure.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Final, Self
 
 import msgspec
 
 from penstock.consumer.info import ConsumerInfo
+from penstock.errors import ApiError
 from penstock.stream.config.config import StreamConfig
 from penstock.stream.info import StreamInfo, StreamState
 from penstock.stream.quota import TierLimits
-from penstock.text.json.codec import document_of
 from penstock.text.json.shapes import OMIT_EMPTY, POINTER, DurationNs, Int, Int64, Uint64
+from penstock.text.json.write import Encoded
 from penstock.text.times import ZERO_TIME, Instant
 
 
@@ -137,7 +138,7 @@ class StreamNames(Page, frozen=True):
 class StreamList(Page, frozen=True):
     """Streams, and the offline ones with their reasons."""
 
-    streams: tuple[Annotated[StreamInfo, POINTER], ...] = ()
+    streams: tuple[Annotated[StreamInfo, POINTER], ...] | Encoded = ()
     missing: Annotated[tuple[str, ...], OMIT_EMPTY] = ()
     offline: Annotated[dict[str, str], OMIT_EMPTY] = msgspec.field(default_factory=dict)
 
@@ -167,7 +168,7 @@ class StreamRestoring(msgspec.Struct, frozen=True):
 
 
 class StoredMsg(msgspec.Struct, frozen=True):
-    """A stored message; headers and data in base64."""
+    """A stored message; headers and data in base64. Written by `message_json`."""
 
     subject: str = ""
     seq: Uint64 = 0
@@ -175,22 +176,11 @@ class StoredMsg(msgspec.Struct, frozen=True):
     data: Annotated[str, OMIT_EMPTY] = ""
     time: Instant = ZERO_TIME
 
-    @classmethod
-    def of(cls, subject: bytes, seq: int, headers: bytes, payload: bytes, time_ns: int) -> Self:
-        """Return the document of a stored message."""
-        return cls(
-            subject.decode("utf-8", "replace"),
-            seq,
-            b64encode(headers).decode(),
-            b64encode(payload).decode(),
-            Instant(time_ns),
-        )
-
 
 class GottenMessage(msgspec.Struct, frozen=True):
     """The requested message."""
 
-    message: Annotated[StoredMsg | None, OMIT_EMPTY] = None
+    message: Annotated[StoredMsg | Encoded | None, OMIT_EMPTY] = None
 
 
 class LimitsInfo(msgspec.Struct, frozen=True):
@@ -249,7 +239,7 @@ class ConsumerNames(Page, frozen=True):
 class ConsumerList(Page, frozen=True):
     """A stream's consumers, and the offline ones with their reasons."""
 
-    consumers: tuple[Annotated[ConsumerInfo, POINTER], ...] = ()
+    consumers: tuple[Annotated[ConsumerInfo, POINTER], ...] | Encoded = ()
     missing: Annotated[tuple[str, ...], OMIT_EMPTY] = ()
     offline: Annotated[dict[str, str], OMIT_EMPTY] = msgspec.field(default_factory=dict)
 
@@ -268,6 +258,32 @@ class ConsumerReset(msgspec.Struct, frozen=True):
     reset_seq: Uint64 = 0
 
 
+class ApiFault(msgspec.Struct, frozen=True):
+    """An error."""
+
+    code: Int = 0
+    err_code: Annotated[Int, OMIT_EMPTY] = 0
+    description: Annotated[str, OMIT_EMPTY] = ""
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Why a request was not carried out."""
+
+    error: ApiFault = ApiFault()
+
+    @classmethod
+    def of(cls, error: ApiError) -> Self:
+        """Return the document of an error."""
+        return cls(ApiFault(error.code, error.err_code, error.description))
+
+
+class SnapshotStarted(msgspec.Struct, frozen=True):
+    """The stream of which a snapshot is sent."""
+
+    config: StreamConfig = StreamConfig()
+    state: StreamState = StreamState()
+
+
 _BESIDE_ERROR: Final[dict[str, msgspec.Struct]] = {
     "stream_info_response": Page(),
     "stream_names_response": StreamNames(),
@@ -281,7 +297,7 @@ _BESIDE_ERROR: Final[dict[str, msgspec.Struct]] = {
 }
 
 
-def beside_error(kind: str) -> dict[str, Any]:
-    """Return the fields that an answer of this type has even if it is an error."""
+def beside_error(kind: str) -> tuple[msgspec.Struct, ...]:
+    """Return the documents whose fields an answer of this type has even if it is an error."""
     empty = _BESIDE_ERROR.get(kind)
-    return {} if empty is None else document_of(empty)
+    return () if empty is None else (empty,)

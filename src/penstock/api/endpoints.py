@@ -13,23 +13,22 @@ from typing import Any, Final
 
 from penstock import error_codes
 from penstock.api import backups, consumers, messages, streams
-from penstock.api.dispatch import Call, Endpoint, Table
+from penstock.api.dispatch import Call, Documents, Endpoint, Table
 from penstock.api.documents import AccountInfo, ApiStatistics, LimitsInfo, TierInfo
 from penstock.errors import ApiError
 from penstock.stream.account import AccountStreams
 from penstock.stream.config.config import API_LEVEL, StorageType
-from penstock.text.json.codec import document_of
 
 
-def _needs_cluster(call: Call) -> dict[str, Any]:
+def _needs_cluster(call: Call) -> Documents:
     raise ApiError(error_codes.CLUSTER_REQUIRED)
 
 
-def _account_info(call: Call) -> dict[str, Any]:
+def _account_info(call: Call) -> Documents:
     """Show what the account uses, and what it may use."""
     account = call.account
     used = _used(account)
-    told = AccountInfo(
+    return AccountInfo(
         **used,
         domain=call.service.domain,
         api=ApiStatistics(API_LEVEL, account.api_total, account.api_errors),
@@ -40,7 +39,6 @@ def _account_info(call: Call) -> dict[str, Any]:
             if name
         },
     )
-    return document_of(told)
 
 
 def _used(account: AccountStreams) -> dict[str, Any]:

@@ -5,17 +5,16 @@ Thread: the event loop's. `dispatch` calls the handlers, and `direct_get` the qu
 
 from __future__ import annotations
 
-from typing import Any
-
 from penstock import error_codes
-from penstock.api.dispatch import Call
+from penstock.api.dispatch import Call, Documents
 from penstock.api.documents import (
     Done,
     GottenMessage,
     JSApiMsgDeleteRequest,
     JSApiMsgGetRequest,
-    StoredMsg,
+    Refused,
 )
+from penstock.api.message_json import message_json
 from penstock.api.streams import filter_of, is_empty
 from penstock.errors import ApiError, CorruptStore, PenstockError, RecordNotFound
 from penstock.store.interface import StreamStore
@@ -23,7 +22,6 @@ from penstock.store.log.block import StoredMessage
 from penstock.stream.config.config import StorageType
 from penstock.stream.stream import Stream
 from penstock.subjects import SubjectFilter, is_literal, is_valid_subject
-from penstock.text.json.codec import document_of
 
 
 def is_contradictory(request: JSApiMsgGetRequest) -> bool:
@@ -78,7 +76,7 @@ def find(store: StreamStore, request: JSApiMsgGetRequest) -> StoredMessage:
     return load_last(store, request.last_by_subj.encode())
 
 
-def get(call: Call) -> dict[str, Any]:
+def get(call: Call) -> Documents:
     """Show a message."""
     if is_empty(call.body):
         raise ApiError(error_codes.BAD_REQUEST)
@@ -94,12 +92,10 @@ def get(call: Call) -> dict[str, Any]:
     except CorruptStore as error:
         call.service.log("ERR", f"JetStream stream {stream.name!r}: {error}")
         raise ApiError(error_codes.NO_MESSAGE_FOUND) from None
-    headers = b"" if request.no_hdr else found.headers
-    message = StoredMsg.of(found.subject, found.seq, headers, found.payload, found.timestamp_ns)
-    return document_of(GottenMessage(message))
+    return GottenMessage(message_json(found, not request.no_hdr))
 
 
-async def delete(call: Call) -> dict[str, Any]:
+async def delete(call: Call) -> Documents:
     """Delete a message; its bytes are overwritten unless the client asks not to."""
     if is_empty(call.body):
         raise ApiError(error_codes.BAD_REQUEST)
@@ -111,7 +107,7 @@ async def delete(call: Call) -> dict[str, Any]:
         raise ApiError(error_codes.STREAM_MSG_DELETE_FAILED, err="message delete not permitted")
     error = await _delete(stream, request)
     # The reference server does not count these as errors.
-    return document_of(Done(success=True)) if error is None else {"error": error.document()}
+    return Done(success=True) if error is None else Refused.of(error)
 
 
 async def _delete(stream: Stream, request: JSApiMsgDeleteRequest) -> ApiError | None:

@@ -5,14 +5,14 @@ Thread: the event loop's. `dispatch` calls the handlers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Generator, Iterator
+from itertools import islice
+from typing import TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from penstock import error_codes
-from penstock.api.dispatch import Call
+from penstock.api.dispatch import Call, Documents, Slices
 from penstock.api.documents import (
     Created,
     Done,
@@ -21,19 +21,38 @@ from penstock.api.documents import (
     JSApiStreamNamesRequest,
     JSApiStreamPurgeRequest,
     Page,
+    Refused,
     StreamList,
     StreamNames,
     StreamPurged,
 )
+from penstock.api.shown_configs import ShownConfigs
 from penstock.errors import ApiError, InvalidDocument, PenstockError
-from penstock.limits import STREAM_INFO_SUBJECTS_MAX, STREAM_LIST_MAX, STREAM_NAMES_MAX
+from penstock.format.subjects.listing import SubjectListing
+from penstock.limits import (
+    DELETED_LISTED_PER_TURN,
+    NAMES_LISTED_PER_TURN,
+    STREAM_INFO_SUBJECTS_MAX,
+    STREAM_LIST_MAX,
+    STREAM_NAMES_MAX,
+    STREAMS_LISTED_PER_TURN,
+    SUBJECTS_LISTED_PER_TURN,
+)
 from penstock.stream.config.config import StreamConfig, StreamConfigRequest, for_answer
 from penstock.stream.config.subjects import is_subject
-from penstock.stream.info import ClusterInfo, StreamInfo, StreamState
+from penstock.stream.info import NOTHING, ClusterInfo, StreamInfo, StreamState
 from penstock.stream.stream import Stream
 from penstock.subjects import SubjectFilter, patterns_overlap
-from penstock.text.json.codec import decode, document_of
+from penstock.text.json.codec import decode, encode
+from penstock.text.json.write import Encoded
 from penstock.text.times import ZERO_TIME, Instant
+
+CONFIGS = ShownConfigs[StreamConfig](for_answer)
+
+_NO_PAGE = Page()
+_WHITE = b" \t\r\n"
+
+T = TypeVar("T")
 
 
 class _Nothing(msgspec.Struct, frozen=True):
@@ -44,7 +63,9 @@ def is_empty(body: bytes) -> bool:
     """Return True if a request is empty: no body, or a document without fields."""
     if not body:
         return True
-    if body.lstrip(b" \t\r\n")[:1] != b"{":
+    start = body.lstrip(_WHITE)
+    # A document whose first field begins here has one, or is none at all.
+    if start[:1] != b"{" or start[1:].lstrip(_WHITE)[:1] != b"}":
         return False
     try:
         decode(_Nothing, body)
@@ -68,8 +89,10 @@ def filter_of(*patterns: str) -> SubjectFilter | None:
     return SubjectFilter(valid) if valid else None
 
 
-def state_of(stream: Stream, *, with_deleted: bool = False) -> StreamState:
-    """Return the state of a stream, as the API shows it."""
+def state_of(
+    stream: Stream, *, subjects: Encoded = NOTHING, deleted: Encoded = NOTHING
+) -> StreamState:
+    """Return the state of a stream, as the API shows it, with details if there are any."""
     state = stream.store.state()
     last_time_ns = max(state.last_time_ns, stream.last_skip_ns)
     return StreamState(
@@ -80,30 +103,42 @@ def state_of(stream: Stream, *, with_deleted: bool = False) -> StreamState:
         last_seq=state.last_seq,
         last_ts=Instant(last_time_ns) if last_time_ns else ZERO_TIME,
         num_subjects=state.subjects,
+        subjects=subjects,
         num_deleted=state.deleted,
-        deleted=tuple(stream.store.deleted()) if with_deleted else (),
+        deleted=deleted,
         consumer_count=stream.consumer_count,
     )
 
 
-def info_of(call: Call, stream: Stream, *, config: StreamConfig | None = None) -> StreamInfo:
-    """Return all that the API shows of a stream, with its configuration or the given one."""
+def info_of(
+    call: Call,
+    stream: Stream,
+    config: Encoded,
+    state: StreamState,
+    *,
+    domain: str,
+    cluster: ClusterInfo | None = None,
+) -> StreamInfo:
+    """Return all that the API shows of a stream, with a configuration and a state."""
     return StreamInfo(
-        config=stream.config if config is None else config,
+        config=config,
         created=stream.created,
-        state=state_of(stream),
-        domain=call.service.domain,
+        state=state,
+        domain=domain,
+        cluster=cluster,
         mirror=call.account.replication.mirror_info(stream),
         sources=call.account.replication.sources_info(stream),
         ts=Instant(call.service.now_ns()),
     )
 
 
-def _answered(call: Call, stream: Stream) -> StreamInfo:
-    return info_of(call, stream, config=for_answer(stream.config, call.service.version))
+def answered(call: Call, stream: Stream, *, domain: str) -> StreamInfo:
+    """Return what is shown of a stream that was created, changed or restored."""
+    config = CONFIGS.answered(stream.config, call.service.version)
+    return info_of(call, stream, config, state_of(stream), domain=domain)
 
 
-async def create(call: Call) -> dict[str, Any]:
+async def create(call: Call) -> Documents:
     """Create a stream; one that exists with the same configuration counts as created."""
     request = call.read(StreamConfigRequest)
     stream, change = await call.account.create(
@@ -112,95 +147,129 @@ async def create(call: Call) -> dict[str, Any]:
     call.answer_after(
         change, ApiError(error_codes.STREAM_CREATE, err="error creating store for stream")
     )
-    made = replace(_answered(call, stream), domain="")
-    return document_of(made) | document_of(Created(did_create=True))
+    return answered(call, stream, domain=""), Created(did_create=True)
 
 
-async def update(call: Call) -> dict[str, Any]:
+async def update(call: Call) -> Documents:
     """Change a stream's configuration."""
     request = call.read(StreamConfigRequest)
     stream = await call.account.update(request, name=call.names[0], server=call.service.limits)
-    return document_of(_answered(call, stream))
+    return answered(call, stream, domain=call.service.domain)
 
 
-def info(call: Call) -> dict[str, Any]:
+def info(call: Call) -> Documents | Slices:
     """Show a stream, with its subjects and gaps if the client asks for them."""
     request = call.read_if_any(JSApiStreamInfoRequest)
     stream = call.account.find(call.names[0])
-    state = state_of(stream, with_deleted=request.deleted_details)
-    page = Page()
-    if request.subjects_filter:
-        page, subjects = _subjects(stream, request)
-        state = replace(state, subjects=subjects)
-    told = replace(
-        _answered(call, stream),
-        state=state,
-        cluster=ClusterInfo(leader=call.service.server_name),
-    )
-    return document_of(page) | document_of(told)
+    if request.subjects_filter or request.deleted_details:
+        return _info_in_detail(call, stream, request)
+    return _NO_PAGE, _info(call, stream, state_of(stream))
 
 
-def _subjects(stream: Stream, request: JSApiStreamInfoRequest) -> tuple[Page, dict[str, int]]:
-    wanted = filter_of(request.subjects_filter)
-    totals = {} if wanted is None else stream.store.subjects_totals(wanted)
-    if not totals:
-        return Page(), {}
-    offset = max(request.offset, 0)
-    page = Page(total=len(totals), offset=offset, limit=STREAM_INFO_SUBJECTS_MAX)
-    shown: Sequence[bytes] = list(totals)
-    if offset or len(totals) > STREAM_INFO_SUBJECTS_MAX:
-        shown = sorted(totals)[offset : offset + STREAM_INFO_SUBJECTS_MAX]
-    return page, {subject.decode("utf-8", "replace"): totals[subject] for subject in shown}
+def _info(call: Call, stream: Stream, state: StreamState) -> StreamInfo:
+    config = CONFIGS.answered(stream.config, call.service.version)
+    cluster = ClusterInfo(leader=call.service.server_name)
+    return info_of(call, stream, config, state, domain=call.service.domain, cluster=cluster)
 
 
-async def delete(call: Call) -> dict[str, Any]:
+def _info_in_detail(call: Call, stream: Stream, request: JSApiStreamInfoRequest) -> Slices:
+    page, subjects, deleted = _NO_PAGE, NOTHING, NOTHING
+    if request.deleted_details:
+        deleted = yield from _deleted(stream)
+    wanted = filter_of(request.subjects_filter) if request.subjects_filter else None
+    if wanted is not None:
+        offset = max(request.offset, 0)
+        listing = SubjectListing(wanted, offset, STREAM_INFO_SUBJECTS_MAX)
+        while not stream.store.list_subjects(listing, SUBJECTS_LISTED_PER_TURN):
+            yield
+        if listing.total:
+            page = Page(listing.total, offset, STREAM_INFO_SUBJECTS_MAX)
+            subjects = listing.json
+    return page, _info(call, stream, state_of(stream, subjects=subjects, deleted=deleted))
+
+
+def _deleted(stream: Stream) -> Generator[None, None, Encoded]:
+    """Write the sequences of a stream without a message, in slices."""
+    parts: list[str] = []
+    missing = iter(stream.store.deleted())
+    while part := ",".join(map(str, islice(missing, DELETED_LISTED_PER_TURN))):
+        parts.append(part)
+        yield
+    return Encoded(f"[{','.join(parts)}]".encode()) if parts else NOTHING
+
+
+async def delete(call: Call) -> Documents:
     """Delete a stream."""
     check_empty(call)
     await call.account.delete(call.names[0])
-    return document_of(Done(success=True))
+    return Done(success=True)
 
 
-def names(call: Call) -> dict[str, Any]:
+def names(call: Call) -> Slices:
     """List the names of the streams."""
     request = call.read_if_any(JSApiStreamNamesRequest)
-    found = _listed(call, request.subject)
+    found = yield from _listed(call, request.subject)
     offset = min(max(request.offset, 0), len(found))
     shown = found[offset : offset + STREAM_NAMES_MAX]
-    return document_of(StreamNames(len(found), offset, STREAM_NAMES_MAX, tuple(shown) or None))
+    return StreamNames(len(found), offset, STREAM_NAMES_MAX, tuple(shown) or None)
 
 
-def list_all(call: Call) -> dict[str, Any]:
+def list_all(call: Call) -> Slices:
     """Show the streams."""
     request = call.read_if_any(JSApiStreamListRequest)
-    found = _listed(call, request.subject)
+    found = yield from _listed(call, request.subject)
     offset = min(max(request.offset, 0), len(found))
-    shown: list[StreamInfo] = []
+    shown: list[bytes] = []
     offline: dict[str, str] = {}
-    for name in found[offset:]:
+    for name in in_slices(iter(found[offset:]), STREAMS_LISTED_PER_TURN):
+        if name is None:
+            yield
+            continue
         if name in call.account.offline:
             offline[name] = call.account.offline[name]
             continue
-        shown.append(info_of(call, call.account.streams[name]))
+        stream = call.account.streams.get(name)
+        if stream is None:
+            # Deleted since the names were looked up.
+            continue
+        config = CONFIGS.listed(stream.config)
+        told = info_of(call, stream, config, state_of(stream), domain=call.service.domain)
+        shown.append(encode(told))
         if len(shown) >= STREAM_LIST_MAX:
             break
-    listed = StreamList(len(found), offset, STREAM_LIST_MAX, tuple(shown), tuple(offline), offline)
-    return document_of(listed)
+    return StreamList(len(found), offset, STREAM_LIST_MAX, array_of(shown), tuple(offline), offline)
 
 
-def _listed(call: Call, subject: str) -> list[str]:
+def in_slices(items: Iterator[T], size: int) -> Iterator[T | None]:
+    """Iterate over items, with None after every `size` of them: there the caller yields."""
+    while some := tuple(islice(items, size)):
+        yield from some
+        yield None
+
+
+def array_of(items: list[bytes]) -> Encoded:
+    """Return an array of values that are JSON already."""
+    return Encoded(b"[%b]" % b",".join(items))
+
+
+def _listed(call: Call, subject: str) -> Generator[None, None, list[str]]:
     """Return the names of the streams that listen to a subject, or of all, in order."""
     account = call.account
     if not subject:
         return sorted([*account.streams, *account.offline])
     wanted = subject.encode()
-    return sorted(
-        name
-        for name, stream in account.streams.items()
-        if any(patterns_overlap(wanted, own.encode()) for own in stream.config.subjects)
-    )
+    found: list[str] = []
+    for each in in_slices(iter(tuple(account.streams.items())), NAMES_LISTED_PER_TURN):
+        if each is None:
+            yield
+            continue
+        name, stream = each
+        if any(patterns_overlap(wanted, own.encode()) for own in stream.config.subjects):
+            found.append(name)
+    return sorted(found)
 
 
-async def purge(call: Call) -> dict[str, Any]:
+async def purge(call: Call) -> Documents:
     """Remove a stream's messages, all or those that the client names."""
     request = call.read_if_any(JSApiStreamPurgeRequest)
     if request.seq and request.keep:
@@ -217,5 +286,5 @@ async def purge(call: Call) -> dict[str, Any]:
         await stream.make_durable()
     except PenstockError as error:
         failed = ApiError(error_codes.STREAM_GENERAL_ERROR, err=str(error))
-        return {"error": failed.document()} | document_of(StreamPurged())
-    return document_of(StreamPurged(success=True, purged=purged))
+        return Refused.of(failed), StreamPurged()
+    return StreamPurged(success=True, purged=purged)

@@ -16,6 +16,7 @@ import msgspec
 from penstock.consumer.config.config import ConsumerConfig
 from penstock.stream.info import ClusterInfo
 from penstock.text.json.shapes import OMIT_EMPTY, DurationNs, Int, Uint64
+from penstock.text.json.write import Encoded
 from penstock.text.times import ZERO_TIME, Instant
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class ConsumerInfo(msgspec.Struct, frozen=True):
     stream_name: str = ""
     name: str = ""
     created: Instant = ZERO_TIME
-    config: Annotated[ConsumerConfig | None, OMIT_EMPTY] = None
+    config: Annotated[ConsumerConfig | Encoded | None, OMIT_EMPTY] = None
     delivered: SequenceInfo = SequenceInfo()
     ack_floor: SequenceInfo = SequenceInfo()
     num_ack_pending: Int = 0
@@ -61,8 +62,11 @@ class ConsumerInfo(msgspec.Struct, frozen=True):
     priority_groups: Annotated[tuple[PriorityGroupState, ...], OMIT_EMPTY] = ()
 
 
-def describe(consumer: Consumer, now_ns: int) -> ConsumerInfo:
-    """Return the info document of a consumer, with the configuration as it is kept."""
+def describe(consumer: Consumer, now_ns: int, shown: Encoded | None = None) -> ConsumerInfo:
+    """Return the info document of a consumer, with what is shown of its configuration.
+
+    By default it is the configuration as it is kept.
+    """
     progress, delivery = consumer.progress, consumer.delivery
     pending, config = progress.pending, progress.config
     until = config.pause_until
@@ -77,7 +81,7 @@ def describe(consumer: Consumer, now_ns: int) -> ConsumerInfo:
         stream_name=consumer.stream.name,
         name=consumer.name,
         created=consumer.created,
-        config=config,
+        config=config if shown is None else shown,
         delivered=SequenceInfo(
             pending.delivered_consumer_seq,
             pending.delivered_stream_seq,

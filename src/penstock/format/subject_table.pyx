@@ -12,7 +12,7 @@ One thread at a time.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -22,38 +22,9 @@ from penstock.format.hashing cimport xxh64_raw
 from penstock.format.wire cimport put_uvarint, read_uvarint
 from penstock.subjects cimport SubjectFilter
 
-cdef extern from "stdlib.h" nogil:
-    void qsort_r(
-        void* base, size_t count, size_t size,
-        int (*compare)(const void*, const void*, void*) noexcept nogil, void* context,
-    )
-
 # The order is renewed when the unordered newcomers are more than this and more than a quarter.
 cdef uint32_t NEWCOMERS_MAX = 4096
 cdef uint64_t U32_MAX = 0xFFFFFFFF
-
-
-cdef struct Names:
-    const Subject* items
-    const uint8_t* text
-
-
-cdef int _compare_items(const void* a, const void* b, void* context) noexcept nogil:
-    cdef const Names* names = <const Names*>context
-    cdef const Subject* left = &names.items[(<const uint32_t*>a)[0]]
-    cdef const Subject* right = &names.items[(<const uint32_t*>b)[0]]
-    return compare_names(
-        names.text + left.text_at, left.text_size, names.text + right.text_at, right.text_size
-    )
-
-
-cdef int compare_names(
-    const uint8_t* a, size_t a_size, const uint8_t* b, size_t b_size
-) noexcept nogil:
-    cdef int difference = memcmp(a, b, a_size if a_size < b_size else b_size)
-    if difference:
-        return difference
-    return -1 if a_size < b_size else (1 if a_size > b_size else 0)
 
 
 cdef class SubjectTable:
@@ -64,12 +35,12 @@ cdef class SubjectTable:
         if self.slots == NULL:
             raise MemoryError
         self.mask = 63
+        self.order = SubjectOrder()
 
     def __dealloc__(self):
         free(self.items)
         free(self.slots)
         free(self.text)
-        free(self.order)
 
     cdef int64_t find(self, const uint8_t* text, size_t size) noexcept nogil:
         cdef uint32_t name_hash = <uint32_t>xxh64_raw(text, size, 0)
@@ -182,45 +153,25 @@ cdef class SubjectTable:
         self.mask = mask
         return 0
 
-    cdef int _sort(self) except -1:
-        cdef uint32_t newcomers = self.used - self.ordered
-        cdef uint32_t* order
-        cdef uint32_t item
+    cdef Names names(self) noexcept nogil:
         cdef Names names
-        if newcomers <= NEWCOMERS_MAX or newcomers * 4 <= self.ordered:
-            return 0
-        order = <uint32_t*>realloc(self.order, <size_t>self.used * 4)
-        if order == NULL:
-            raise MemoryError
-        self.order = order
-        for item in range(self.ordered, self.used):
-            order[item] = item
         names.items = self.items
         names.text = self.text
-        qsort_r(order, self.used, 4, _compare_items, &names)
-        self.ordered = self.used
+        return names
+
+    cdef int _sort(self) except -1:
+        cdef uint32_t newcomers = self.used - self.order.size
+        cdef int64_t budget = INT64_MAX
+        cdef Names names = self.names()
+        if newcomers > NEWCOMERS_MAX and newcomers * 4 > self.order.size:
+            self.order.step(&names, self.used, &budget)
         return 0
 
-    cdef bint _has_prefix(self, uint32_t item, const uint8_t* prefix, size_t size) noexcept nogil:
+    cdef bint has_prefix(self, uint32_t item, const uint8_t* prefix, size_t size) noexcept nogil:
         cdef Subject* subject = &self.items[item]
         return (
             subject.text_size >= size and memcmp(self.text + subject.text_at, prefix, size) == 0
         )
-
-    cdef uint32_t _first_with_prefix(self, const uint8_t* prefix, size_t size) noexcept nogil:
-        # The first place in the order whose name is not below the prefix.
-        cdef uint32_t low = 0
-        cdef uint32_t high = self.ordered
-        cdef uint32_t middle
-        cdef Subject* subject
-        while low < high:
-            middle = low + (high - low) // 2
-            subject = &self.items[self.order[middle]]
-            if compare_names(self.text + subject.text_at, subject.text_size, prefix, size) < 0:
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
     cpdef bytes matching(self, object subject_filter):
         """Return the items with live messages that a filter matches, as packed uint32."""
@@ -249,19 +200,22 @@ cdef class SubjectTable:
         cdef const uint8_t* start = prefix
         cdef size_t size = len(prefix)
         cdef uint32_t place, item, kept = 0
-        cdef uint32_t low = 0, high = self.ordered
+        cdef uint32_t ordered = self.order.size
+        cdef uint32_t* places = self.order.places
+        cdef uint32_t low = 0, high = ordered
+        cdef Names names = self.names()
         cdef Subject* subject
         if size:
-            low = self._first_with_prefix(start, size)
+            low = self.order.lower_bound(&names, start, size)
             high = low
-            while high < self.ordered and self._has_prefix(self.order[high], start, size):
+            while high < ordered and self.has_prefix(places[high], start, size):
                 high += 1
-        cdef uint32_t newcomers = self.used - self.ordered
+        cdef uint32_t newcomers = self.used - ordered
         result = PyBytes_FromStringAndSize(NULL, (<size_t>(high - low) + newcomers) * 4)
         cdef uint32_t* out = <uint32_t*>PyBytes_AS_STRING(result)
         with nogil:
             for place in range(low, high + newcomers):
-                item = self.order[place] if place < high else self.ordered + (place - high)
+                item = places[place] if place < high else ordered + (place - high)
                 subject = &self.items[item]
                 if subject.count and (
                     wanted.everything
@@ -308,13 +262,15 @@ cdef class SubjectTable:
     def memory_bytes(self):
         """Return how many bytes of memory the table holds."""
         return (
-            self.room * sizeof(Subject) + (self.mask + 1) * 4 + self.text_room + self.ordered * 4
+            self.room * sizeof(Subject) + (self.mask + 1) * 4 + self.text_room
+            + self.order.size * 4
         )
 
     def clear(self):
         """Forget every subject."""
-        self.used = self.live = self.ordered = 0
+        self.used = self.live = 0
         self.text_used = 0
+        self.order.clear()
         memset(self.slots, 0, (<size_t>self.mask + 1) * 4)
 
     def drop_ghosts(self):
@@ -328,10 +284,8 @@ cdef class SubjectTable:
         self.clear()
         free(self.items)
         free(self.text)
-        free(self.order)
         self.items = NULL
         self.text = NULL
-        self.order = NULL
         self.room = 0
         self.text_room = 0
         self.decode_into(data)

@@ -28,6 +28,7 @@ from penstock.format.damage import Damage
 from penstock.format.envelope import StoreKey
 from penstock.format.layout import LOCK_NAME
 from penstock.format.sequence_set import SequenceSet
+from penstock.format.subjects.listing import SubjectListing
 from penstock.store.commit.disk_threads import DoneJobs
 from penstock.store.engine import Engine
 from penstock.store.imports.build import StoreEnvironment, make_folders
@@ -409,6 +410,11 @@ class FileStore:
         """Return the number of messages of each wanted subject."""
         with self._engine.log.lock:
             return self._engine.log.ledger.table.totals(subjects)
+
+    def list_subjects(self, listing: SubjectListing, count: int) -> bool:
+        """Have a listing look at about `count` subjects; return True if it is complete."""
+        with self._engine.log.lock:
+            return listing.step(self._engine.log.ledger.table, count)
 
     def count_pending(
         self, subjects: SubjectFilter | None, seq: int, *, last_per_subject: bool = False

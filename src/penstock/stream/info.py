@@ -1,6 +1,6 @@
 """What the API shows of a stream: its state, its origins, its place in a cluster.
 
-Names and order of the fields are those of the wire. Pure.
+Names and order of the fields are those of the wire. What is JSON already is `Encoded`. Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ import msgspec
 
 from penstock.stream.config.config import ExternalStream, StreamConfig, SubjectTransformConfig
 from penstock.text.json.shapes import OMIT_EMPTY, POINTER, DurationNs, Int, Uint64
+from penstock.text.json.write import Encoded
 from penstock.text.times import ZERO_TIME, Instant
+
+NOTHING = Encoded(b"")
+"""Stands for details that nobody asked for; left out."""
 
 
 class LostStreamData(msgspec.Struct, frozen=True):
@@ -31,9 +35,11 @@ class StreamState(msgspec.Struct, frozen=True):
     last_seq: Uint64 = 0
     last_ts: Instant = ZERO_TIME
     num_subjects: Annotated[Int, OMIT_EMPTY] = 0
-    subjects: Annotated[dict[str, Uint64], OMIT_EMPTY] = msgspec.field(default_factory=dict)
+    subjects: Annotated[dict[str, Uint64] | Encoded, OMIT_EMPTY] = msgspec.field(
+        default_factory=dict
+    )
     num_deleted: Annotated[Int, OMIT_EMPTY] = 0
-    deleted: Annotated[tuple[Uint64, ...], OMIT_EMPTY] = ()
+    deleted: Annotated[tuple[Uint64, ...] | Encoded, OMIT_EMPTY] = ()
     lost: Annotated[LostStreamData | None, OMIT_EMPTY] = None
     consumer_count: Int = 0
 
@@ -81,7 +87,7 @@ class StreamAlternate(msgspec.Struct, frozen=True):
 class StreamInfo(msgspec.Struct, frozen=True):
     """Everything that the API shows of a stream; `ts` is when."""
 
-    config: StreamConfig = StreamConfig()
+    config: StreamConfig | Encoded = StreamConfig()
     created: Instant = ZERO_TIME
     state: StreamState = StreamState()
     domain: Annotated[str, OMIT_EMPTY] = ""

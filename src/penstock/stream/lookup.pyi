@@ -4,9 +4,6 @@ from penstock.routing.hub import Hub
 from penstock.routing.sublist import Receiver, Sublist, Subscription
 from penstock.store.interface import StreamStore
 
-def time_text(time_ns: int) -> bytes:
-    """Return a time as the headers have it."""
-
 class Lookup(Receiver):
     """Answers for one stream, under its own name or that of its origin."""
 

@@ -9,7 +9,7 @@ Invariant: what is sent is what `api.direct_get` would send.
 Thread: the event loop's.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcpy
 
@@ -18,68 +18,18 @@ from penstock.protocol.lines cimport put_number
 from penstock.routing.hub cimport TAKEN_BY_PYTHON, Hub, route
 from penstock.routing.sublist cimport Frame, Receiver, Sublist, Subscription
 from penstock.store.log.block cimport StoredMessage
+from penstock.text.clock_text cimport put_time
 
 from penstock.errors import CorruptStore, RecordNotFound
 
 cdef enum:
     # The names of the headers, a sequence and a time take less than this.
     HEADERS_ROOM = 256
-    TIME_BYTES_MAX = 30
 
 
 cdef inline uint8_t* _put(uint8_t* out, const char* text, size_t size) noexcept:
     memcpy(out, text, size)
     return out + size
-
-
-cdef inline uint8_t* _put_digits(uint8_t* out, uint64_t number, int count) noexcept:
-    cdef int place
-    for place in range(count - 1, -1, -1):
-        out[place] = <uint8_t>(48 + number % 10)
-        number //= 10
-    return out + count
-
-
-cdef uint8_t* put_time(uint8_t* out, int64_t time_ns) noexcept:
-    # RFC 3339 in UTC, without zeros at the end; TIME_BYTES_MAX at the most, for years up to 2262.
-    cdef int64_t seconds = time_ns // 1000000000
-    cdef int64_t rest_ns = time_ns - seconds * 1000000000
-    if rest_ns < 0:
-        rest_ns += 1000000000
-        seconds -= 1
-    cdef int64_t days = seconds // 86400
-    cdef int64_t second = seconds - days * 86400
-    if second < 0:
-        second += 86400
-        days -= 1
-    # Counted from a March so that the leap day is last, in eras of 400 years.
-    days += 719468
-    cdef int64_t era = (days if days >= 0 else days - 146096) // 146097
-    cdef int64_t rest = days - era * 146097
-    cdef int64_t year = (rest - rest // 1460 + rest // 36524 - rest // 146096) // 365
-    rest -= 365 * year + year // 4 - year // 100
-    cdef int64_t month = (5 * rest + 2) // 153
-    cdef int64_t day = rest - (153 * month + 2) // 5 + 1
-    month = month + 3 if month < 10 else month - 9
-    year += era * 400 + (1 if month <= 2 else 0)
-    out = _put_digits(out, <uint64_t>year, 4)
-    out = _put_digits(_put(out, b"-", 1), <uint64_t>month, 2)
-    out = _put_digits(_put(out, b"-", 1), <uint64_t>day, 2)
-    out = _put_digits(_put(out, b"T", 1), <uint64_t>(second // 3600), 2)
-    out = _put_digits(_put(out, b":", 1), <uint64_t>(second // 60 % 60), 2)
-    out = _put_digits(_put(out, b":", 1), <uint64_t>(second % 60), 2)
-    if rest_ns:
-        out = _put_digits(_put(out, b".", 1), <uint64_t>rest_ns, 9)
-        while out[-1] == 48:
-            out -= 1
-    return _put(out, b"Z", 1)
-
-
-def time_text(int64_t time_ns):
-    """Return a time as the headers have it."""
-    cdef uint8_t[TIME_BYTES_MAX] text
-    cdef uint8_t* end = put_time(text, time_ns)
-    return (<const char*>text)[:end - text]
 
 
 cdef class Lookup(Receiver):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.text.json.codec import decode, document_of, encode, to_json
-from penstock.text.times import Instant
+from penstock.text.json.codec import decode, document_of, encode, encode_after, to_json
+from penstock.text.json.shapes import OMIT_EMPTY
+from penstock.text.json.write import Encoded
+from penstock.text.times import ZERO_TIME_NS, Instant
+from tests.models.documents import plain
 from tests.text.json.test_codec import Colour, Part, Whole
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
@@ -28,6 +32,48 @@ WHOLES = st.builds(
     labels=st.dictionaries(TEXTS, TEXTS, max_size=3),
     since=st.none() | st.builds(Instant, st.integers(-(2**60), 2**60), st.sampled_from([0, 7200])),
 )
+
+
+@given(WHOLES)
+def test_a_document_is_written_as_its_plain_values_are(whole: Whole) -> None:
+    assert encode(whole) == to_json(plain(whole))
+
+
+@pytest.mark.parametrize(
+    "time_ns", [0, 1, -1, -(2**63), 2**63 - 1, 2**63, -(2**63) - 1, ZERO_TIME_NS, ZERO_TIME_NS + 1]
+)
+@pytest.mark.parametrize("offset_s", [0, 3600, -60])
+def test_times_of_all_ages_are_written_alike(time_ns: int, offset_s: int) -> None:
+    whole = Whole(since=Instant(time_ns, offset_s))
+
+    assert encode(whole) == to_json(plain(whole))
+
+
+def test_a_text_that_is_no_unicode_is_replaced() -> None:
+    assert encode(Whole(title="a\ud800b")) == to_json(plain(Whole(title="a?b")))
+
+
+@pytest.mark.parametrize("documents", [(), (Part("a", 1),), (Part("a", 1), Whole())])
+def test_documents_stand_one_behind_the_other(documents: tuple[msgspec.Struct, ...]) -> None:
+    fields = {name: value for each in documents for name, value in plain(each).items()}
+
+    assert encode_after(b'{"type":"t"', *documents) == to_json({"type": "t"} | fields)
+
+
+def test_what_is_json_already_is_written_as_it_is_and_left_out_if_there_is_none() -> None:
+    class Outer(msgspec.Struct, frozen=True):
+        whole: Whole | Encoded = Whole()
+        labels: Annotated[dict[str, str] | Encoded, OMIT_EMPTY] = msgspec.field(
+            default_factory=dict
+        )
+        wholes: Annotated[tuple[Whole, ...] | Encoded, OMIT_EMPTY] = ()
+
+    part = Encoded(b'{"a":1}')
+
+    assert encode(Outer(part, part, (part, part))) == (  # type: ignore[arg-type]
+        b'{"whole":{"a":1},"labels":{"a":1},"wholes":[{"a":1},{"a":1}]}'
+    )
+    assert encode(Outer(part, Encoded(b""), Encoded(b""))) == b'{"whole":{"a":1}}'
 
 
 @given(WHOLES)

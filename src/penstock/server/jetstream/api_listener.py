@@ -6,9 +6,8 @@
 
 Invariants: a known request gets one answer. An unknown request, or one that comes while too many
 wait, is not answered, as by the reference server. A request that another subscriber should answer
-gets a "no responders" status if there is none. A request whose change is in force, but not yet on
-stable storage, is answered later. While a request waits to be handled, nothing more is read from
-its client, so that later messages are handled after it; other clients continue.
+gets a "no responders" status if there is none. `request_queue` decides when a request is handled
+and answered.
 Subscribers of `$JS.EVENT.ADVISORY.API` in the account receive requests and answers.
 
 Thread: the event loop's.
@@ -18,10 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from penstock import error_codes
 from penstock.api.direct_get import DIRECT_PREFIX
@@ -30,6 +26,7 @@ from penstock.api.dispatch import (
     TYPE_PREFIX,
     Answer,
     Call,
+    Outcome,
     answer,
     needs_newer,
     refusal,
@@ -40,8 +37,8 @@ from penstock.net.connection import Connection
 from penstock.protocol.pipeline_reports import SUBJECT_PREFIX
 from penstock.routing.hub import Service
 from penstock.routing.sublist import Subscription
+from penstock.server.jetstream.request_queue import Request
 from penstock.store.vfs import remove_tree
-from penstock.stream.changes import Change
 from penstock.text.json.codec import to_json
 
 if TYPE_CHECKING:
@@ -54,22 +51,13 @@ PURGED_KIND = "account_purge_response"
 _DECLINED = (DIRECT_PREFIX.encode(), NEXT_PREFIX.encode())
 """Requests that streams and consumers subscribe to; without one, the client is told at once."""
 
+_AUDIT = b"$JS.EVENT.ADVISORY.API"
+"""Where requests and their answers are published."""
+
 _MAPPED = (b"STREAM.", b"CONSUMER.", b"DIRECT.", b"META.", b"SERVER.", b"ACCOUNT.")
 _MAPPED_SPACES = (b"$KV.", b"$OBJ.")
 _NOT_ENABLED = error_codes.NOT_ENABLED_FOR_ACCOUNT
 _FOR_CLUSTERS = ("META.LEADER.STEPDOWN", "META.RESCUE", "SERVER.REMOVE", "SERVER.EVACUATE")
-
-
-_Outcome: TypeAlias = Answer | Coroutine[Any, Any, Answer | None] | None
-
-
-class _Asked(msgspec.Struct, frozen=True):
-    """A request, and the client that waits for its answer."""
-
-    subject: str
-    reply: bytes | None
-    body: bytes
-    client: Connection | None
 
 
 def without_domain(subject: bytes, domain: str) -> bytes | None:
@@ -81,67 +69,6 @@ def without_domain(subject: bytes, domain: str) -> bytes | None:
     if rest.startswith(_MAPPED_SPACES):
         return rest
     return API_PREFIX.encode() + rest if rest == b"INFO" or rest.startswith(_MAPPED) else None
-
-
-class WaitingRequests:
-    """Requests whose answers have to wait, at most as many as the options allow."""
-
-    def __init__(
-        self, service: JetStreamService, advise: Callable[[str, str, Mapping[str, Any]], None]
-    ) -> None:
-        self._service = service
-        self._advise = advise
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._held_count = 0
-        self._none_held: asyncio.Future[None] | None = None
-        self._is_flush_due = False
-
-    @property
-    def is_full(self) -> bool:
-        """Whether as many requests wait as may wait."""
-        waiting = len(self._tasks) + self._held_count
-        return waiting >= self._service.options.request_queue_limit
-
-    def add(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run the work that answers a request; a stopping server waits for it."""
-        task = self._service.loop.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def hold(self, change: Change, tell: Callable[[OSError | None], None]) -> None:
-        """Answer a request when what it has changed is on stable storage, or cannot be."""
-        self._held_count += 1
-
-        def release(error: OSError | None) -> None:
-            self._held_count -= 1
-            tell(error)
-            if not self._is_flush_due:
-                self._is_flush_due = True
-                self._service.loop.call_soon(self._flush)
-
-        change.then(release)
-
-    def _flush(self) -> None:
-        self._is_flush_due = False
-        self._service.flush()
-        if not self._held_count and self._none_held is not None:
-            self._none_held.set_result(None)
-            self._none_held = None
-
-    def drop(self, subject: str) -> None:
-        """Leave a request unanswered because too many wait; publish an advisory about it."""
-        told = f"JetStream API queue limit reached, dropping a request on {subject}"
-        self._service.log("WRN", told)
-        self._advise("API.LIMIT_REACHED", "api_limit_reached", {"dropped": 1})
-
-    async def finish(self) -> None:
-        """Wait until every request is answered."""
-        while self._tasks or self._held_count:
-            if self._tasks:
-                await asyncio.wait(self._tasks)
-            else:
-                self._none_held = self._service.loop.create_future()
-                await self._none_held
 
 
 class ApiListener:
@@ -201,70 +128,61 @@ class ApiListener:
             self._service.publish(self._account.sublist, reply, status, b"")
 
     def _take(self, subject: str, reply: bytes | None, headers: bytes, body: bytes) -> None:
-        if self._account.is_system:
-            outcome = self._answer_system(subject, headers)
-        else:
-            outcome = self._answer(subject, reply, headers, body)
         asking = self._service.hub.publisher
-        asked = _Asked(subject, reply, body, asking if isinstance(asking, Connection) else None)
-        if isinstance(outcome, Coroutine):
-            if asked.client is not None:
-                asked.client.rest()
-            self._service.requests.add(self._tell_later(asked, outcome), f"request {subject}")
-        elif outcome is not None:
-            self._tell_durable(asked, outcome)
+        client = asking if isinstance(asking, Connection) else None
+        self._service.requests.take(Request(self, subject, reply, headers, body, client))
 
-    async def _tell_later(self, asked: _Asked, work: Coroutine[Any, Any, Answer | None]) -> None:
-        try:
-            outcome = await work
-            if outcome is not None:
-                self._tell_durable(asked, outcome)
-            self._service.flush()
-        finally:
-            if asked.client is not None:
-                asked.client.go_on()
+    def tell(self, request: Request, outcome: Answer) -> None:
+        """Send the answer to a request, count it and publish the advisory; `request_queue` calls.
 
-    def _tell_durable(self, asked: _Asked, outcome: Answer) -> None:
-        """Answer now, or when what the request has changed is on stable storage."""
-        if (change := outcome.change) is None:
-            self._tell(asked, outcome)
-            return
-
-        def tell(error: OSError | None) -> None:
-            self._tell(asked, outcome if error is None else outcome.if_failed(error))
-
-        self._service.requests.hold(change, tell)
-
-    def _tell(self, asked: _Asked, outcome: Answer) -> None:
+        The caller flushes.
+        """
         streams = self._service.accounts.get(self._account.name)
         if outcome.is_told and streams is not None:
             streams.api_total += 1
             streams.api_errors += outcome.has_failed
-        if asked.reply is not None:
+        if request.reply is not None:
             sublist = self._account.sublist
-            self._service.publish(sublist, asked.reply, outcome.headers, outcome.body)
-        if outcome.is_told:
-            self._advise(asked, outcome)
+            self._service.publish(sublist, request.reply, outcome.headers, outcome.body)
+        if outcome.is_told and self._is_watched():
+            self._advise(request, outcome)
+
+    def _is_watched(self) -> bool:
+        found = self._account.sublist.matches(_AUDIT)
+        return bool(found.plain or found.queues)
 
     # Answers
 
-    def _answer(self, subject: str, reply: bytes | None, headers: bytes, body: bytes) -> _Outcome:
-        found = ENDPOINTS.find(subject.removeprefix(API_PREFIX))
+    def begin(self, request: Request) -> Outcome:
+        """Handle a request, or begin to; `request_queue` calls this."""
+        if self._account.is_system:
+            return self._answer_system(request.subject, request.headers)
+        found = ENDPOINTS.find(request.subject.removeprefix(API_PREFIX))
         if found is None:
             return None
         endpoint, names = found
-        streams = self._service.accounts.get(self._account.name)
+        service = self._service
+        streams = service.accounts.get(self._account.name)
         if streams is None:
-            is_newer = needs_newer(headers)
+            is_newer = needs_newer(request.headers)
             code = error_codes.REQUIRED_API_LEVEL if is_newer else _NOT_ENABLED
             return _refused(endpoint.kind, code)
-        if self._service.requests.is_full and endpoint.may_wait:
-            self._service.requests.drop(subject)
+        if endpoint.may_wait and service.requests.is_full:
+            service.requests.drop(request.subject)
             return None
-        call = Call(self._service, streams, subject, names, headers, body, reply)
+        call = Call(
+            service,
+            streams,
+            request.subject,
+            names,
+            request.headers,
+            request.body,
+            request.reply,
+            request.client,
+        )
         return answer(endpoint, call)
 
-    def _answer_system(self, subject: str, headers: bytes) -> _Outcome:
+    def _answer_system(self, subject: str, headers: bytes) -> Outcome:
         rest = subject.removeprefix(API_PREFIX)
         if subject.startswith(PURGE_PREFIX) and not needs_newer(headers):
             return self._purge(subject.removeprefix(PURGE_PREFIX))
@@ -297,19 +215,17 @@ class ApiListener:
         body = to_json({"type": TYPE_PREFIX + PURGED_KIND, "initiated": True})
         return Answer(body, has_failed=False, is_told=True)
 
-    def _advise(self, asked: _Asked, outcome: Answer) -> None:
-        def fields() -> Mapping[str, Any]:
-            request = {"request": asked.body.decode("utf-8", "replace")} if asked.body else {}
-            return {
-                "server": self._service.server_name,
-                "client": self._service.client_info(self._account.name, asked.client),
-                "subject": asked.subject,
-                **request,
-                "response": outcome.body.decode(),
-            }
-
+    def _advise(self, request: Request, outcome: Answer) -> None:
+        body = request.body.decode("utf-8", "replace")
+        fields = {
+            "server": self._service.server_name,
+            "client": self._service.client_info(self._account.name, request.client),
+            "subject": request.subject,
+            **({"request": body} if body else {}),
+            "response": outcome.body.decode(),
+        }
         sublist = self._account.sublist
-        self._service.advise_of(sublist, "ADVISORY.API", "advisory.v1.api_audit", fields)
+        self._service.advise(sublist, "ADVISORY.API", "advisory.v1.api_audit", fields)
 
 
 def _refused(kind: str, code: ErrorCode = _NOT_ENABLED) -> Answer:

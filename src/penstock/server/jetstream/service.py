@@ -28,8 +28,9 @@ from penstock.net.connection import Connection
 from penstock.net.memory import share_one_heap, trim_heap
 from penstock.routing.sublist import Sublist
 from penstock.security.identifiers import UniqueIds
-from penstock.server.jetstream.api_listener import ApiListener, WaitingRequests
+from penstock.server.jetstream.api_listener import ApiListener
 from penstock.server.jetstream.remote_links import OriginLinks
+from penstock.server.jetstream.request_queue import RequestQueue
 from penstock.server.jetstream.resources import (
     announce,
     batch_quota,
@@ -100,7 +101,7 @@ class JetStreamService:
         """Streams that found the disk full and have been reported."""
 
         self._tasks: set[asyncio.Task[None]] = set()
-        self.requests = WaitingRequests(self, self._advise_watchers)
+        self.requests = RequestQueue(self, self._advise_watchers)
 
     # What streams and handlers ask of their server
 
@@ -169,12 +170,6 @@ class JetStreamService:
 
     def advise(self, sublist: Sublist, subject: str, kind: str, fields: Mapping[str, Any]) -> None:
         """Publish an event on `$JS.EVENT.<subject>`; `kind` is its type without the prefix."""
-        self.advise_of(sublist, subject, kind, lambda: fields)
-
-    def advise_of(
-        self, sublist: Sublist, subject: str, kind: str, fields: Callable[[], Mapping[str, Any]]
-    ) -> None:
-        """As `advise`, with fields that are made only if there are subscribers."""
         encoded = f"{EVENT_PREFIX}{subject}".encode()
         found = sublist.matches(encoded)
         if not (found.plain or found.queues):
@@ -183,7 +178,7 @@ class JetStreamService:
             "type": f"{TYPE_PREFIX}{kind}",
             "id": self.unique_id(),
             "timestamp": timestamp(self.now_ns()),
-            **fields(),
+            **fields,
         }
         if self.domain:
             event["domain"] = self.domain
@@ -425,12 +420,11 @@ class JetStreamService:
 
     # Requests
 
-    def client_info(self, account: str, client: Connection | None = None) -> dict[str, Any]:
-        """Return what an account may know of a client, by default the one that is asking."""
-        asking = client or self.hub.publisher
-        if not isinstance(asking, Connection):
+    def client_info(self, account: str, client: Connection | None) -> dict[str, Any]:
+        """Return what an account may know of a client; {} for None."""
+        if client is None:
             return {}
-        return client_info(asking, self.server_name, account=account)
+        return client_info(client, self.server_name, account=account)
 
 
 def _limits(options: AccountJetStreamOptions) -> AccountLimits:

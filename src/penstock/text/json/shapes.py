@@ -26,7 +26,30 @@ import msgspec
 
 from penstock.errors import InternalError, InvalidDocument
 from penstock.text.json.faults import Kind
+from penstock.text.json.quick import (
+    Quick,
+    QuickArray,
+    QuickFlag,
+    QuickMap,
+    QuickStruct,
+    QuickText,
+    QuickWhole,
+    QuickWord,
+)
 from penstock.text.json.scan import Node
+from penstock.text.json.write import (
+    ArrayPlan,
+    Encoded,
+    FlagPlan,
+    MapPlan,
+    OptionalPlan,
+    Plan,
+    StructPlan,
+    TextPlan,
+    TimePlan,
+    WholePlan,
+    WordPlan,
+)
 from penstock.text.quoting import quoted_bytes
 from penstock.text.times import ZERO_TIME, Instant, parse_instant
 
@@ -88,12 +111,14 @@ class Shape(Protocol):
         """Return the value of a draft."""
         ...
 
-    def plain(self, value: Any) -> Any:
-        """Return a value as it is written in JSON."""
+    @property
+    def plan(self) -> Plan:
+        """How values are written."""
         ...
 
-    def is_empty(self, value: Any) -> bool:
-        """Return True if OMIT_EMPTY leaves the value out."""
+    @property
+    def quick(self) -> Quick | None:
+        """How values are read that are written as nearly every client does; None for no such."""
         ...
 
 
@@ -123,12 +148,6 @@ class _Scalar:
     def finish(self, draft: Any) -> Any:
         return draft
 
-    def plain(self, value: Any) -> Any:
-        return value
-
-    def is_empty(self, value: Any) -> bool:
-        return not value
-
 
 class _Whole(_Scalar, msgspec.Struct, frozen=True):
     bounds: Integer
@@ -136,6 +155,14 @@ class _Whole(_Scalar, msgspec.Struct, frozen=True):
     @property
     def go_type(self) -> str:
         return self.bounds.go_type
+
+    @property
+    def plan(self) -> Plan:
+        return WholePlan()
+
+    @property
+    def quick(self) -> Quick:
+        return QuickWhole(self.bounds.low, self.bounds.high)
 
     def zero(self) -> int:
         return 0
@@ -155,6 +182,8 @@ class _Whole(_Scalar, msgspec.Struct, frozen=True):
 
 class _Text(_Scalar):
     go_type = "string"
+    plan: Plan = TextPlan()
+    quick: Quick | None = QuickText()
 
     def zero(self) -> str:
         return ""
@@ -169,6 +198,8 @@ class _Text(_Scalar):
 
 class _Flag(_Scalar):
     go_type = "bool"
+    plan: Plan = FlagPlan()
+    quick: Quick | None = QuickFlag()
 
     def zero(self) -> bool:
         return False
@@ -183,6 +214,8 @@ class _Flag(_Scalar):
 
 class _Time(_Scalar):
     go_type = "time.Time"
+    plan: Plan = TimePlan()
+    quick: Quick | None = None
 
     def zero(self) -> Instant:
         return ZERO_TIME
@@ -194,9 +227,6 @@ class _Time(_Scalar):
             raise reading.mismatch(str(node.kind), self.go_type)
         return parse_instant(node.text)
 
-    def plain(self, value: Any) -> Any:
-        return str(value)
-
 
 class _OneOf(_Scalar, msgspec.Struct, frozen=True):
     words: type[Word]
@@ -205,17 +235,19 @@ class _OneOf(_Scalar, msgspec.Struct, frozen=True):
     def go_type(self) -> str:
         return f"server.{self.words.__name__}"
 
+    @property
+    def plan(self) -> Plan:
+        return WordPlan(self.zero())
+
+    @property
+    def quick(self) -> Quick:
+        return QuickWord({each.encode(): each for each in self.words})
+
     def zero(self) -> Word:
         return next(iter(self.words))
 
     def read(self, node: Node, old: Any, reading: Reading) -> Any:
         return self.words.from_json(node.raw)
-
-    def plain(self, value: Any) -> Any:
-        return str(value)
-
-    def is_empty(self, value: Any) -> bool:
-        return bool(value == self.zero())
 
 
 def _read_alike(item: Shape, node: Node) -> list[Any] | None:
@@ -239,6 +271,14 @@ class _Optional(msgspec.Struct, frozen=True):
     def go_type(self) -> str:
         return self.inner.go_type
 
+    @property
+    def plan(self) -> Plan:
+        return OptionalPlan(self.inner.plan)
+
+    @property
+    def quick(self) -> Quick | None:
+        return self.inner.quick
+
     def zero(self) -> None:
         return None
 
@@ -250,12 +290,6 @@ class _Optional(msgspec.Struct, frozen=True):
     def finish(self, draft: Any) -> Any:
         return None if draft is None else self.inner.finish(draft)
 
-    def plain(self, value: Any) -> Any:
-        return None if value is None else self.inner.plain(value)
-
-    def is_empty(self, value: Any) -> bool:
-        return value is None or (isinstance(value, tuple) and not value)
-
 
 class _Array(msgspec.Struct, frozen=True):
     item: Shape
@@ -264,6 +298,15 @@ class _Array(msgspec.Struct, frozen=True):
     @property
     def go_type(self) -> str:
         return f"[]{'*' if self.is_pointer else ''}{self.item.go_type}"
+
+    @property
+    def plan(self) -> Plan:
+        return ArrayPlan(self.item.plan)
+
+    @property
+    def quick(self) -> Quick | None:
+        item = self.item.quick
+        return None if item is None else QuickArray(item)
 
     def zero(self) -> list[Any]:
         return []
@@ -290,12 +333,6 @@ class _Array(msgspec.Struct, frozen=True):
             return tuple(draft)
         return tuple(map(self.item.finish, draft))
 
-    def plain(self, value: Any) -> Any:
-        return list(map(self.item.plain, value))
-
-    def is_empty(self, value: Any) -> bool:
-        return not value
-
 
 class _Map(msgspec.Struct, frozen=True):
     """Values by name."""
@@ -305,6 +342,15 @@ class _Map(msgspec.Struct, frozen=True):
     @property
     def go_type(self) -> str:
         return f"map[string]{self.item.go_type}"
+
+    @property
+    def plan(self) -> Plan:
+        return MapPlan(self.item.plan)
+
+    @property
+    def quick(self) -> Quick | None:
+        item = self.item.quick
+        return None if item is None else QuickMap(item)
 
     def zero(self) -> dict[str, Any]:
         return {}
@@ -330,12 +376,6 @@ class _Map(msgspec.Struct, frozen=True):
             return draft
         return {key: self.item.finish(value) for key, value in draft.items()}
 
-    def plain(self, value: Any) -> Any:
-        return {key: self.item.plain(value[key]) for key in sorted(value)}
-
-    def is_empty(self, value: Any) -> bool:
-        return not value
-
 
 class _Field(msgspec.Struct, frozen=True):
     shape: Shape
@@ -348,6 +388,8 @@ class StructShape(msgspec.Struct, frozen=True):
     made: type[msgspec.Struct]
     fields: dict[str, _Field]
     names_folded: dict[str, str]
+    plan: StructPlan
+    quick: QuickStruct
 
     @property
     def go_type(self) -> str:
@@ -382,19 +424,6 @@ class StructShape(msgspec.Struct, frozen=True):
         values = {name: self.fields[name].shape.finish(value) for name, value in draft.items()}
         return self.made(**values)
 
-    def plain(self, value: Any) -> dict[str, Any]:
-        """Return a document's fields as they are written."""
-        found = {}
-        for name, declared in self.fields.items():
-            inner = getattr(value, name)
-            if not (declared.omit_empty and declared.shape.is_empty(inner)):
-                found[name] = declared.shape.plain(inner)
-        return found
-
-    def is_empty(self, value: Any) -> bool:
-        """Return False: OMIT_EMPTY never leaves out a whole document."""
-        return False
-
 
 TEXT: Final[Shape] = _Text()
 """The shape of a string."""
@@ -412,7 +441,9 @@ def shape_of(made: type[msgspec.Struct]) -> StructShape:
     }
     # Where names differ in nothing but case the first one counts.
     folded = {_folded(name): name for name in reversed(fields)}
-    return StructShape(made, fields, folded)
+    plan = StructPlan([(name, each.omit_empty, each.shape.plan) for name, each in fields.items()])
+    quick = QuickStruct(made, {name.encode(): each.shape.quick for name, each in fields.items()})
+    return StructShape(made, fields, folded, plan, quick)
 
 
 def _marks(hint: Any) -> tuple[Any, ...]:
@@ -426,7 +457,10 @@ def _shape(hint: Any) -> Shape:
     bare = typing.get_args(hint)[0] if _marks(hint) else hint
     if bare in _SCALARS:
         return _SCALARS[bare]
-    arguments = typing.get_args(bare)
+    # What is encoded before it is put into a document is never read.
+    arguments = [each for each in typing.get_args(bare) if each is not Encoded]
+    if Encoded in typing.get_args(bare) and len(arguments) == 1:
+        return _shape(arguments[0])
     if isinstance(bare, types.UnionType) or typing.get_origin(bare) is typing.Union:
         return _Optional(_shape(arguments[0]))
     if typing.get_origin(bare) is tuple:

@@ -50,7 +50,9 @@ class Receiving:
         bytes_max: int = -1,
         target: bytes = b"to",
         first_goes: bool = False,
+        chosen: list[int] | None = None,
     ) -> int:
+        pending = store.count_pending(subjects, cursor) if chosen is None else len(chosen)
         return self.sender.run(
             store.scanner(),
             target,
@@ -61,9 +63,10 @@ class Receiving:
             bytes_max=bytes_max,
             first_goes=first_goes,
             consumer_seq=self.pending.delivered_consumer_seq + 1,
-            num_pending=store.count_pending(subjects, cursor),
+            num_pending=pending,
             pending=self.pending,
             now_ns=5,
+            chosen=chosen,
         )
 
 
@@ -112,6 +115,59 @@ def test_a_run_sends_what_loading_one_by_one_gives(
     assert len(receiving.pending) == len(receiving.seen)
     left = [int(reply.rpartition(b".")[2]) for reply in receiving.replies]
     assert left == list(range(len(left) - 1, -1, -1))
+
+
+@given(
+    messages=MESSAGES,
+    removed=st.sets(st.integers(1, 60), max_size=20),
+    wanted=st.sets(st.integers(1, 60)),
+    batch=st.integers(1, 70),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_run_of_chosen_messages_sends_those_that_are_left_in_their_order(
+    messages: list[tuple[bytes, bool, int]], removed: set[int], wanted: set[int], batch: int
+) -> None:
+    store = MemoryStore.create(StoreConfig(block_bytes=4096))
+    for subject, with_headers, size in messages:
+        store.store(subject, HEADERS if with_headers else b"", b"x" * size)
+    for seq in removed:
+        store.remove(seq)
+    store.flush()
+    receiving = Receiving()
+    chosen = sorted((seq for seq in wanted if seq <= len(messages)), reverse=True)
+    left = [seq for seq in reversed(chosen) if seq not in removed]
+    expected = [store.load(seq) for seq in left]
+
+    while receiving.run(store, cursor=1, count_max=batch, chosen=chosen) == RUN_COUNT:
+        assert len(receiving.seen) <= len(expected)
+
+    assert chosen == []
+    assert receiving.seen == [(each.subject, each.headers, each.payload) for each in expected]
+    replies = [reply.split(b".") for reply in receiving.replies]
+    assert [int(parts[5]) for parts in replies] == left
+    if not removed & wanted:
+        assert [int(parts[8]) for parts in replies] == list(range(len(left) - 1, -1, -1))
+
+
+def test_a_chosen_message_that_nobody_takes_or_that_is_not_durable_stays_chosen(
+    tmp_path: Path,
+) -> None:
+    store = FileStore.open(str(tmp_path / "s"), threaded=False)
+    for number in range(3):
+        store.store(b"a", b"", b"%d" % number)
+    store.flush()
+    store.store(b"a", b"", b"not durable")
+    receiving = Receiving()
+    chosen = [4, 3, 1]
+
+    assert receiving.run(store, target=b"nobody", chosen=chosen) == RUN_NOBODY
+    assert chosen == [4, 3, 1]
+    assert receiving.run(store, bytes_max=1, chosen=chosen) == RUN_BYTES
+    assert chosen == [4, 3, 1]
+    assert receiving.run(store, chosen=chosen) == RUN_END
+    assert chosen == [4]
+    assert [body for _, _, body in receiving.seen] == [b"0", b"2"]
+    store.stop()
 
 
 def test_a_run_reads_sealed_and_growing_blocks_of_a_file(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from penstock.routing.hub cimport Hub
-from penstock.routing.sublist cimport Frame, Sublist
+from penstock.routing.sublist cimport Frame, Matches, Sublist
+from penstock.store.log.fast_scan cimport Scanner, Taken
 
 
 cdef class MessageSender:
@@ -19,6 +20,11 @@ cdef class MessageSender:
     cdef readonly int64_t sent
     cdef readonly int64_t sent_bytes
 
+    cdef void _begin(self, Frame* frame) noexcept
+    cdef Taken _next(self, Scanner scanner, list chosen, uint64_t until) except *
+    cdef bint _give(
+        self, Matches found, const Frame* frame, bytes target, list chosen
+    ) except -1
     cdef size_t _write_reply(
         self, uint64_t deliveries, uint64_t stream_seq, uint64_t consumer_seq, int64_t time_ns,
         uint64_t pending,

@@ -77,6 +77,7 @@ class MessageSender:
         now_ns: int,
         targets: list[bytes] | None = None,
         headers_only: bool = False,
+        chosen: list[int] | None = None,
     ) -> int:
         """Send the messages from `cursor` on to `target`; return why it stopped.
 
@@ -84,6 +85,7 @@ class MessageSender:
         first one of any size if `first_goes`; none above `until`. `consumer_seq` is that of the
         first; `num_pending` counts the matching messages from `cursor` on. What is sent is noted in
         `pending`. Several `targets` are sent one message each in turn. With `headers_only` the size
-        of a payload is sent instead of it.
+        of a payload is sent instead of it. Only those that are `chosen` are sent, if that is given:
+        their sequences, the next one last; what is sent or gone is removed from it.
         """
         ...

@@ -21,7 +21,9 @@ from penstock.protocol.lines cimport put_number
 from penstock.routing.hub cimport Hub, route_as
 from penstock.net.link cimport backlog
 from penstock.routing.sublist cimport Frame, Matches, Sublist
-from penstock.store.log.fast_scan cimport TAKEN_NONE, TAKEN_UNREAD, Scanner, Taken
+from penstock.store.log.fast_scan cimport (
+    TAKEN_GONE, TAKEN_NONE, TAKEN_UNREAD, Scanner, Taken,
+)
 from penstock.subjects cimport SubjectFilter
 
 cdef enum:
@@ -37,10 +39,12 @@ cdef const char* FIRST_LINE = b"NATS/1.0\r\n"
 cdef const char* SIZE_HEADER = b"Nats-Msg-Size: "
 
 
-cdef bytes _show(const Record* record, Frame* frame):
+cdef bytes _show(const Record* record, Frame* frame, bint headers_only):
     # Put a record's parts into a frame. Headers and payload must lie behind each other; in a record
     # the payload's length stands between them, so both are copied. Return the copy, if any.
     cdef bytes joined
+    if headers_only:
+        return _show_size(record, frame)
     frame.subject = record.subject
     frame.subject_size = record.subject_size
     frame.headers_size = record.headers_size
@@ -143,18 +147,50 @@ cdef class MessageSender:
         """Return True if a subscriber of a subject has too many bytes waiting for its socket."""
         return backlog(self.sublist.match(target, len(target))) > BACKLOG_MAX
 
+    cdef void _begin(self, Frame* frame) noexcept:
+        frame.reply = self.reply
+        frame.size_text = frame.headers_text = NULL
+        frame.size_text_size = frame.headers_text_size = 0
+
+    cdef Taken _next(self, Scanner scanner, list chosen, uint64_t until) except *:
+        # Go to the next message, or to the next of those that are chosen. One that is gone counts
+        # in a run: to look for it takes time, too.
+        cdef Taken taken
+        if chosen is None:
+            return scanner.next()
+        if not chosen or <uint64_t>chosen[-1] > until:
+            return TAKEN_NONE
+        taken = scanner.find(<uint64_t>chosen[-1])
+        if taken == TAKEN_GONE:
+            chosen.pop()
+        return taken
+
+    cdef bint _give(
+        self, Matches found, const Frame* frame, bytes target, list chosen
+    ) except -1:
+        # Send a message; False where nobody took it.
+        if chosen is None:
+            return route_as(self.hub, found, None, frame, target, len(target)) != 0
+        # It is chosen no more before it is routed, which may lead to messages being removed.
+        seq = chosen.pop()
+        if route_as(self.hub, found, None, frame, target, len(target)):
+            return True
+        chosen.append(seq)
+        return False
+
     def run(self, Scanner scanner not None, bytes target not None, SubjectFilter subjects, *,
             uint64_t cursor, uint64_t until, int64_t count_max, int64_t bytes_max,
             bint first_goes, uint64_t consumer_seq, uint64_t num_pending,
             Pending pending not None, int64_t now_ns, list targets=None,
-            bint headers_only=False):
+            bint headers_only=False, list chosen=None):
         """Send the messages from `cursor` on to `target`; return why it stopped.
 
         At most `count_max` messages are sent, with a size of `bytes_max` together (-1: any), but a
         first one of any size if `first_goes`; none above `until`. `consumer_seq` is that of the
         first; `num_pending` counts the matching messages from `cursor` on. What is sent is noted in
         `pending`. Several `targets` are sent one message each in turn. With `headers_only` the size
-        of a payload is sent instead of it.
+        of a payload is sent instead of it. Only those that are `chosen` are sent, if that is given:
+        their sequences, the next one last; what is sent or gone is removed from it.
         """
         cdef Matches found = self.sublist.match(target, len(target))
         cdef list in_turn = None
@@ -173,13 +209,15 @@ cdef class MessageSender:
             return RUN_BEHIND
         if targets is not None:
             in_turn = [self.sublist.match(each, len(each)) for each in targets]
-        frame.reply = self.reply
-        frame.size_text = frame.headers_text = NULL
-        frame.size_text_size = frame.headers_text_size = 0
+        self._begin(&frame)
         scanner.begin(subjects, cursor, until)
         try:
             while self.sent < count_max:
-                taken = scanner.next()
+                taken = self._next(scanner, chosen, until)
+                if taken == TAKEN_GONE:
+                    count_max -= 1
+                    num_pending -= num_pending > 0
+                    continue
                 if taken == TAKEN_NONE:
                     self.cursor = max(self.cursor, until + 1)
                     return RUN_END
@@ -190,17 +228,14 @@ cdef class MessageSender:
                 frame.reply_size = self._write_reply(
                     1, scanner.seq, consumer_seq, scanner.record.timestamp_ns, num_pending
                 )
-                if headers_only:
-                    _joined = _show_size(&scanner.record, &frame)
-                else:
-                    _joined = _show(&scanner.record, &frame)
+                _joined = _show(&scanner.record, &frame, headers_only)
                 size = frame.subject_size + frame.reply_size + frame.payload_size
                 if 0 <= bytes_max < self.sent_bytes + size and (self.sent or not first_goes):
                     return RUN_BYTES
                 if in_turn is not None:
                     found, target = <Matches>in_turn[place], <bytes>targets[place]
                     place = (place + 1) % len(in_turn)
-                if not route_as(self.hub, found, None, &frame, target, len(target)):
+                if not self._give(found, &frame, target, chosen):
                     return RUN_NOBODY
                 pending.note(scanner.seq, consumer_seq, now_ns)
                 consumer_seq += 1

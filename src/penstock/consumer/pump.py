@@ -173,7 +173,7 @@ class Pump:
             return self._send_by_key(progress.keys, demand, now_ns)
         is_plain = not self._is_special and demand.header is None
         if progress.position.chosen:
-            return self._send_chosen(demand, count if is_plain else 1, now_ns)
+            return self._send_chosen(demand, count if is_plain else 0, now_ns)
         if not is_plain or self._is_replaying:
             return self._send_next(demand, now_ns)
         return self._run(demand, count, now_ns)
@@ -204,8 +204,9 @@ class Pump:
         until: int,
         count: int,
         now_ns: int,
+        chosen: list[int] | None = None,
     ) -> int:
-        """Have compiled code send messages; return why it stopped."""
+        """Have compiled code send messages, or those `chosen`; return why it stopped."""
         progress = self._progress
         limit = progress.config.max_ack_pending
         if limit > 0 and not progress.pending.expects_none:
@@ -225,6 +226,7 @@ class Pump:
             now_ns=now_ns,
             targets=demand.targets,
             headers_only=progress.config.headers_only,
+            chosen=chosen,
         )
 
     def _note_run(self, outcome: int, now_ns: int) -> int:
@@ -278,33 +280,18 @@ class Pump:
             return 1
         return 0
 
-    def _send_chosen(self, demand: Demand, count: int, now_ns: int) -> int | None:
+    def _send_chosen(self, demand: Demand, run_max: int, now_ns: int) -> int | None:
+        """Send some of the messages that were chosen: one, or up to `run_max` by a run."""
         chosen = self._progress.position.chosen
-        seq = chosen[-1]
         durable_seq = self._progress.store.durable_seq
-        if seq > durable_seq:
+        if chosen[-1] > durable_seq:
             return None
-        # Those that follow each other in the stream go together.
-        together = 1
-        while together < min(count, len(chosen)) and chosen[-1 - together] == seq + together:
-            together += 1
-        last_seq = min(seq + together - 1, durable_seq)
-        if last_seq > seq:
-            sent = self._run_chosen(demand, seq, last_seq, now_ns)
-            if sent != 0:
-                return sent
-        return self._send_one_chosen(demand, now_ns)
-
-    def _run_chosen(self, demand: Demand, seq: int, last_seq: int, now_ns: int) -> int | None:
-        """Send chosen messages that follow each other; 0 if the first must go by itself."""
-        chosen = self._progress.position.chosen
-        count = last_seq - seq + 1
-        outcome = self._carry(demand, None, seq, last_seq, count, now_ns)
-        while chosen and chosen[-1] < self._sender.cursor:
-            chosen.pop()
+        if not run_max:
+            return self._send_one_chosen(demand, now_ns)
+        outcome = self._carry(demand, None, chosen[-1], durable_seq, run_max, now_ns, chosen)
         sent = self._note_run(outcome, now_ns)
         if outcome == RUN_UNREAD:
-            return sent
+            return sent or self._send_one_chosen(demand, now_ns)
         return None if outcome == RUN_BEHIND else max(sent, 1)
 
     def _send_one_chosen(self, demand: Demand, now_ns: int) -> int | None:

@@ -1,7 +1,8 @@
 """What one block holds: by its index where that fits, else by a walk over its records.
 
 A walk also decides about the block's end. In a block that is not written to any more, bytes behind
-the last whole record are damage. In the last block they are torn, unless they were durable.
+the last whole record are damage. In the last block they are torn, unless they were durable; zeros
+up to the end of its file are room that its writer made for what follows.
 
 Invariant: recovery and readers judge a block by these functions alone, so that both serve the same
 messages of it. Nothing is written.
@@ -119,13 +120,20 @@ def walk_last(walked: Walked, *, durable: int, last_seq: int) -> BlockContents:
         walked = walk_block(header, data[:cut])
         walker = walked.walker
     contents = BlockContents(header, walked.index, is_walked=True)
+    torn = without_room(data[walker.whole_bytes :])
     if walker.whole_bytes < durable:
-        whole = Walked(header, data, walked.index, walker)
+        end = max(durable, walker.whole_bytes + len(torn))
+        whole = Walked(header, data[:end], walked.index, walker)
         _count_tail(whole, max(last_seq, walker.last_seq))
     else:
-        contents.torn = data[walker.whole_bytes :]
+        contents.torn = torn
         contents.written = data[min(durable, walker.whole_bytes) : walker.whole_bytes]
     return contents
+
+
+def without_room(tail: bytes) -> bytes:
+    """Return what follows the last whole record of a last block, less the room at its end."""
+    return tail.rstrip(b"\0")
 
 
 def _count_tail(walked: Walked, last_seq: int) -> None:

@@ -22,7 +22,13 @@ from penstock.format.block import (
     decode_block_header,
     encode_block_header,
 )
-from penstock.format.block_contents import TAIL_REASON, Walked, index_fits, walk_block
+from penstock.format.block_contents import (
+    TAIL_REASON,
+    Walked,
+    index_fits,
+    walk_block,
+    without_room,
+)
 from penstock.format.block_walker import BlockWalker
 from penstock.format.damage import Damage
 from penstock.format.directory import read_state, survey_directory
@@ -231,7 +237,8 @@ class BlockFolder:
         check.bytes = len(walked.data)
         check.messages = walked.index.count
         check.damage += walker.damage
-        check.tail_bytes = check.bytes - walker.whole_bytes
+        tail = walked.data[walker.whole_bytes :]
+        check.tail_bytes = len(tail if later else without_room(tail))
         unsealer(header, self._stream, self._key, self.path(check.number))
         if previous is not None and not _follows(header, previous):
             check.notes.append(f"does not follow on the end of block {previous.number}")

@@ -23,6 +23,8 @@ cdef class BlockWalker:
     cdef const uint8_t[::1] data
     cdef const uint8_t* start
     cdef size_t end
+    # Where the zeros begin that it ends with; 0 until that is asked for.
+    cdef size_t used_end
     cdef uint64_t hash_budget
 
     cdef bint advance(self, Record* record) except -1 nogil

@@ -14,7 +14,7 @@ Pure; one walk belongs to one thread and runs without the interpreter lock.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
 from penstock.errors import FormatError
 
@@ -37,6 +37,20 @@ cdef uint64_t SPAN_MAX = 0x100000000
 cdef uint64_t RESYNC_HASH_MAX = limits.RESYNC_HASH_BYTES_MAX
 cdef uint64_t HEADERS_MAX = limits.HEADERS_BYTES_MAX
 cdef uint64_t PAYLOAD_MAX = limits.PAYLOAD_BYTES_MAX
+
+
+cdef size_t _without_room(const uint8_t* start, size_t end) noexcept nogil:
+    # Where the zeros begin that the data ends with: a writer leaves itself room, and to try every
+    # offset of it would cost more than the records.
+    cdef uint64_t word = 0
+    while end >= 8:
+        memcpy(&word, start + end - 8, 8)
+        if word:
+            break
+        end -= 8
+    while end and start[end - 1] == 0:
+        end -= 1
+    return end
 
 
 cdef class BlockWalker:
@@ -74,7 +88,10 @@ cdef class BlockWalker:
         # The first offset from `offset` on where a record checks out, or the end of the data.
         cdef const uint8_t* start = self.start
         cdef size_t end = self.end
-        while offset + RECORD_BYTES_MIN <= end:
+        if self.used_end == 0:
+            self.used_end = _without_room(start, end)
+        # No record begins where only zeros follow: its sequence is none.
+        while offset < self.used_end and offset + RECORD_BYTES_MIN <= end:
             if parse(start + offset, end - offset, record) == PARSED_WHOLE and (
                 record.seq >= self.last_seq and record.seq + 1 - self.base_seq <= SPAN_MAX
             ):

@@ -136,7 +136,11 @@ class DiskWriter:
         """Write a batch and sync what is to be synced; raise OSError on failure."""
         ...
 
-    def job(self, batch: Batch, interval_ns: int, salt: int) -> DiskJob | None:
+    def cut_room(self, active: ActiveBlock) -> None:
+        """Cut off the room behind a block, durably; raise OSError on failure."""
+        ...
+
+    def job(self, batch: Batch, interval_ns: int, salt: int, *, block_bytes: int) -> DiskJob | None:
         """Return what `write` and `mark` would do as a job, or None if it takes several files."""
         ...
 

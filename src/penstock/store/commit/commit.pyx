@@ -11,6 +11,11 @@ durable before it is. With no interval every byte of a batch is on stable storag
 returns; with one, only the block that is being written ever waits for its sync, and `flush` does
 not wait for the interval. Nothing is retried after a failure.
 
+A sync of a file that has grown makes the file system write what describes the file, too, which
+takes half as long again. So a small commit that lengthens a file leaves room behind it: zeros, into
+which the next ones write. Invariant of the room: only the block that is being written has any. That
+of a full block is cut off, durably, before anything is written to a later one, and at a stop.
+
 Invariant of the mark: it is written after the sync of what it vouches for, in two slots by turns,
 so that one is always whole. It guards against damage, not against a power cut: after one it may
 vouch for less than is durable. It is synced before anything relies on it.
@@ -27,9 +32,17 @@ from penstock.store.commit.disk_threads cimport DiskJob
 from penstock.store.log.ledger cimport Ledger
 
 from penstock.format.state.checkpoint import HIGH_WATER_SLOT_BYTES, HighWater, encode_high_water
-from penstock.limits import TOMBSTONE_RANGES_MAX
+from penstock.limits import ROOM_BYTES_MAX, TOMBSTONE_RANGES_MAX
 from penstock.store.threads import reaped_by_thread
 from penstock.store.vfs import write_all
+
+cdef uint64_t ROOM_MAX = ROOM_BYTES_MAX
+
+cdef enum:
+    # What file systems give to a file at once.
+    PAGE_BYTES = 4096
+    # Room is made where at least so many commits of the same size find it.
+    ROOM_COMMITS_MIN = 8
 
 
 cdef class Commits:
@@ -85,7 +98,9 @@ cdef class Commits:
                 chunk = active.take()
                 if chunk is not None:
                     batch.chunks.append((active, chunk))
-            if batch.chunks or self.disk.sync_is_due(
+                if active.has_room and active is not batch.current:
+                    batch.roomy.append(active)
+            if batch.chunks or batch.roomy or self.disk.sync_is_due(
                 self.ticket, self.settings.config.sync_interval_ns
             ):
                 return batch
@@ -105,10 +120,12 @@ cdef class Commits:
         """Return the ticket of the batch with all that is pending now; under the lock."""
         cdef ActiveBlock active
         log = self.log
+        block = log.active
+        current = None if block is None else block.active
         if log.ledger.removed or self.disk.awaits_sync or self.settings.config.sync_interval_ns:
             return self.ticket + 1
         for active in log.unwritten:
-            if active.bytes != active.pending_at:
+            if active.bytes != active.pending_at or (active.has_room and active is not current):
                 return self.ticket + 1
         # The last one has it, be it durable or on its way.
         return self.ticket
@@ -119,7 +136,10 @@ cdef class Commits:
 
     def job(self, Batch batch not None):
         """Return a batch as a job of the disk threads, or None if it takes more than one job."""
-        return self.disk.job(batch, self.settings.config.sync_interval_ns, self.log.salt)
+        config = self.settings.config
+        return self.disk.job(
+            batch, config.sync_interval_ns, self.log.salt, block_bytes=config.block_bytes
+        )
 
     def write(self, Batch batch not None):
         """Write and sync a batch; runs without the lock."""
@@ -254,12 +274,16 @@ cdef class DiskWriter:
     def write(self, Batch batch not None, int64_t interval_ns):
         """Write a batch and sync what is to be synced; raise OSError on failure."""
         created = False
+        for active in batch.roomy:
+            # As long as it will be with its last chunk; a gap would be zeros as before.
+            self.cut_room(active)
         for active, chunk in batch.chunks:
             if active.file is None:
                 active.file = self.files.open(active.path, "create")
                 created = True
             write_all(active.file, chunk.start, memoryview(chunk))
             self.high_water.place = (active.number, chunk.start + len(chunk))
+            active.file_bytes = max(active.file_bytes, chunk.start + len(chunk))
             if self.is_volatile:
                 continue
             if interval_ns:
@@ -271,12 +295,19 @@ cdef class DiskWriter:
             self.files.sync_dir(self.folder)
         self._sync_waiting(batch, interval_ns)
 
-    def job(self, Batch batch not None, int64_t interval_ns, uint64_t salt):
+    def cut_room(self, active):
+        """Cut off the room behind a block, durably; raise OSError on failure."""
+        active.file.truncate(active.bytes)
+        active.file_bytes = active.bytes
+        active.file.sync_data()
+
+    def job(self, Batch batch not None, int64_t interval_ns, uint64_t salt, *,
+            uint64_t block_bytes):
         """Return what `write` and `mark` would do as a job, or None if it takes several files.
 
-        The caller calls `written` at its end.
+        The caller calls `written` at its end. A block is full with `block_bytes`.
         """
-        if len(batch.chunks) != 1 or self.is_volatile:
+        if len(batch.chunks) != 1 or batch.roomy or self.is_volatile:
             return None
         active, chunk = batch.chunks[0]
         file, mark_file = active.file, self.high_water.file
@@ -288,6 +319,8 @@ cdef class DiskWriter:
                 return None
             syncs = self.sync_is_due(batch.ticket, interval_ns)
         job = DiskJob(file, chunk, syncs=syncs)
+        if syncs and active is batch.current:
+            job.leave_room(_room_behind(active, chunk, block_bytes))
         place = (active.number, chunk.start + len(chunk))
         job.mark(
             mark_file, *self.high_water.next_slot(batch.last_seq, batch.last_time_ns, salt, place)
@@ -299,6 +332,7 @@ cdef class DiskWriter:
         job.check()
         active, chunk = batch.chunks[0]
         self.high_water.place = (active.number, chunk.start + len(chunk))
+        active.file_bytes = max(active.file_bytes, chunk.start + len(chunk) + job.room)
         if job.syncs and self.unsynced:
             self.unsynced.clear()
             self._note_sync(batch)
@@ -323,6 +357,20 @@ cdef class DiskWriter:
         self.synced_ns = self.clock.monotonic_ns()
         if self.sync_ticket <= batch.ticket:
             self.sync_ticket = 0
+
+
+cdef size_t _room_behind(ActiveBlock active, Chunk chunk, uint64_t block_bytes) noexcept:
+    # How many zeros to write behind a chunk: none where it lies within the file, or is so large
+    # that few like it would find room. A file is at most doubled, so that many small streams take
+    # no more of the disk than they must; to the end of its last page it costs nothing.
+    cdef uint64_t end = chunk.start + chunk.size
+    cdef uint64_t room_end = end + min(end, ROOM_MAX)
+    if end <= active.file_bytes:
+        return 0
+    room_end = min((room_end + PAGE_BYTES - 1) // PAGE_BYTES * PAGE_BYTES, block_bytes)
+    if room_end < end + ROOM_COMMITS_MIN * chunk.size:
+        return 0
+    return <size_t>(room_end - end)
 
 
 cdef class HighWaterMark:

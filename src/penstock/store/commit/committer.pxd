@@ -13,6 +13,9 @@ cdef class Batch:
     cdef readonly object current
     # (block, chunk) in order.
     cdef readonly list chunks
+    # Blocks that are full and have room behind them, which is cut off before anything is written to
+    # a later one.
+    cdef readonly list roomy
 
 
 cdef class Committer:

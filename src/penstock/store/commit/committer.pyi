@@ -38,6 +38,11 @@ class Batch:
         """The bytes, each with its block."""
         ...
 
+    @property
+    def roomy(self) -> list[ActiveBlock]:
+        """Blocks that are full, whose room is cut off before a later block is written to."""
+        ...
+
     def __init__(
         self, last_seq: int, last_time_ns: int, ticket: int, current: ActiveBlock | None
     ) -> None: ...

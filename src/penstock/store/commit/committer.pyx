@@ -33,6 +33,7 @@ cdef class Batch:
         self.ticket = ticket
         self.current = current
         self.chunks = []
+        self.roomy = []
 
 
 cdef class Committer:

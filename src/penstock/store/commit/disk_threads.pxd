@@ -27,6 +27,8 @@ cdef struct Task:
     const uint8_t* data
     size_t size
     uint64_t offset
+    # Zeros to write behind the data, and how many were.
+    size_t room
     bint syncs
     int mark_fd
     uint8_t[64] mark

@@ -29,6 +29,11 @@ class DiskJob:
     """One write and one sync."""
 
     @property
+    def room(self) -> int:
+        """How many zeros are to be written; once it is done, how many were."""
+        ...
+
+    @property
     def syncs(self) -> bool:
         """Whether it is a sync too."""
         ...
@@ -44,6 +49,10 @@ class DiskJob:
 
     def mark(self, file: File, offset: int, data: bytes) -> None:
         """Write something short to another file too, after the sync."""
+        ...
+
+    def leave_room(self, size: int) -> None:
+        """Write zeros behind the chunk too, as many as the disk takes."""
         ...
 
     def check(self) -> None:

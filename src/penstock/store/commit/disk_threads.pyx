@@ -1,9 +1,10 @@
 """Threads that write and sync without the interpreter, for all stores of a process.
 
 A `DiskJob` is one write and, if so wanted, one sync of a file, and a short mark in another one that
-tells of it. It is handed to a few threads that never touch a Python object, so that the commits of
-many streams are on the disk at the same time (where they share the file system's own commits) and
-none of them waits for the interpreter's lock. A job that is done is put into the `DoneJobs` that it
+tells of it. Behind what it writes it may leave room: zeros, into which later jobs write. It is
+handed to a few threads that never touch a Python object, so that the commits of many streams are on
+the disk at the same time (where they share the file system's own commits) and none of them waits
+for the interpreter's lock. A job that is done is put into the `DoneJobs` that it
 was made for, whose owner is woken by a descriptor and finishes all that are there in one go.
 A caller that needs a job's end waits for it, and does the work itself if no thread has begun it.
 
@@ -78,6 +79,7 @@ cdef enum:
     # A thread only calls the system. The calls of a simulated disk run Python, which needs about as
     # much; memory is taken for the pages that are touched alone.
     STACK_BYTES = 1048576
+    PIECE_BYTES = 524288
 
 # The queue and its length, how many threads there are and how many of them wait for work, and how
 # many others wait for a job's end.
@@ -91,6 +93,7 @@ cdef int threads = 0
 cdef int idle_threads = 0
 cdef int waiters = 0
 cdef int threads_max = DISK_THREADS_MAX
+cdef uint8_t[65536] zeros
 
 pthread_mutex_init(&queue_mutex, NULL)
 pthread_cond_init(&queue_has_work, NULL)
@@ -119,9 +122,38 @@ cdef void _write(
             task.error = errno
 
 
+cdef void _write_data(Task* task) noexcept nogil:
+    # Much is written in pieces, so that the disk is at work on one while the next is copied.
+    cdef size_t done = 0, piece
+    while done < task.size and not task.error:
+        piece = min(task.size - done, PIECE_BYTES)
+        _write(task, task.fd, task.data + done, piece, task.offset + done)
+        if task.syncs and not task.error and done + piece < task.size:
+            task.calls.begin_sync(task.fd, <off_t>(task.offset + done), piece)
+        done += piece
+
+
+cdef void _make_room(Task* task) noexcept nogil:
+    # Write zeros behind the data. A disk that is too full for them may do for the data.
+    cdef size_t wanted = task.room
+    cdef uint64_t offset = task.offset + task.size
+    cdef ssize_t written
+    task.room = 0
+    while task.room < wanted:
+        written = task.calls.pwrite(
+            task.fd, zeros, min(wanted - task.room, sizeof(zeros)), <off_t>(offset + task.room)
+        )
+        if written > 0:
+            task.room += written
+        elif written == 0 or errno != EINTR:
+            return
+
+
 cdef void _do(Task* task) noexcept nogil:
     cdef int64_t started_ns = _now_ns()
-    _write(task, task.fd, task.data, task.size, task.offset)
+    _write_data(task)
+    if task.room and not task.error:
+        _make_room(task)
     if task.syncs and not task.error and task.calls.fdatasync(task.fd) != 0:
         task.error = errno
     task.took_ns = _now_ns() - started_ns
@@ -287,6 +319,15 @@ cdef class DiskJob:
         self.task.mark_offset = offset
         self.task.mark_size = len(data)
         memcpy(self.task.mark, start, len(data))
+
+    def leave_room(self, size_t size):
+        """Write zeros behind the chunk too, as many as the disk takes."""
+        self.task.room = size
+
+    @property
+    def room(self):
+        """How many zeros are to be written; once it is done, how many were."""
+        return self.task.room
 
     @property
     def syncs(self):

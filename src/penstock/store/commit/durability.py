@@ -74,6 +74,14 @@ class Durability:
         with self._log.lock:
             self._log.health.check_not_failed()
 
+    def cut_room(self) -> None:
+        """Leave no room behind the block that is being written: nothing is to follow; raises."""
+        with self.exclusive():
+            with self._log.lock:
+                roomy = [active for active in self._log.unwritten if active.has_room]
+            for active in roomy:
+                self.disk.cut_room(active)
+
     def exclusive(self) -> contextlib.AbstractContextManager[None]:
         """Let no commit run within a `with`."""
         return self.committer.exclusive()

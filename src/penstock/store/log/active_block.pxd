@@ -22,9 +22,13 @@ cdef class ActiveBlock:
     cdef public object file
     # What the block's file will hold once everything is written.
     cdef readonly uint64_t bytes
+    # How long the file is on stable storage: behind the records come zeros, room for more.
+    cdef public uint64_t file_bytes
     cdef uint8_t* pending
     cdef size_t pending_room
     cdef uint64_t pending_at
+    # How much was taken at once the last time: the next will be about as much.
+    cdef readonly size_t usual_bytes
     # Chunks on their way to the disk and a few already there, newest last.
     cdef list recent
     cdef size_t recent_bytes

@@ -36,10 +36,18 @@ class ActiveBlock:
     """The block being written; see the module."""
 
     def __init__(
-        self, index: BlockIndex, path: str, seed: int, file: File | None = None
+        self,
+        index: BlockIndex,
+        path: str,
+        seed: int,
+        file: File | None = None,
+        *,
+        usual_bytes: int = 0,
     ) -> None: ...
 
     file: File | None
+    file_bytes: int
+    """How long the file is: behind the records come zeros, room for more."""
 
     @property
     def index(self) -> BlockIndex:
@@ -69,6 +77,16 @@ class ActiveBlock:
     @property
     def pending_bytes(self) -> int:
         """Bytes that no chunk has taken yet."""
+        ...
+
+    @property
+    def usual_bytes(self) -> int:
+        """How much was taken at once the last time: the next will be about as much."""
+        ...
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the file is longer than what the block holds."""
         ...
 
     def append_skip(self, seq: int, count: int, timestamp_ns: int) -> int:

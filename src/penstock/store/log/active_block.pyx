@@ -37,8 +37,10 @@ cdef enum:
     SPARE_MAX = 32  # as long as the two arrays below
     # Smaller buffers are cheap to get, larger ones too dear to keep.
     SPARE_ROOM_MIN = 65536
-    SPARE_ROOM_MAX = 1048576
-    SPARE_BYTES_MAX = 8388608
+    SPARE_ROOM_MAX = 8388608
+    SPARE_BYTES_MAX = 16777216
+    # A buffer may be larger than what is expected to fill it by this factor.
+    SPARE_EXCESS_MAX = 16
 
 # Buffers of chunks that are done, for the next ones: fresh memory costs a page fault every 4 KiB.
 # Touched only under the interpreter lock.
@@ -62,6 +64,27 @@ cdef void _give_back(uint8_t* data, size_t room) noexcept:
         free(data)
 
 
+cdef uint8_t* _take_spare(size_t wanted, size_t* room) noexcept:
+    # Return the smallest buffer that does, and its room; NULL where there is none.
+    global spare_bytes, spare_count
+    cdef uint8_t* taken
+    cdef int place, found = -1
+    for place in range(spare_count):
+        if wanted <= spare_room[place] and (
+            found < 0 or spare_room[place] < spare_room[found]
+        ):
+            found = place
+    if found < 0 or spare_room[found] > SPARE_EXCESS_MAX * max(wanted, <size_t>SPARE_ROOM_MIN):
+        return NULL
+    taken = spare_data[found]
+    room[0] = spare_room[found]
+    spare_count -= 1
+    spare_bytes -= room[0]
+    spare_data[found] = spare_data[spare_count]
+    spare_room[found] = spare_room[spare_count]
+    return taken
+
+
 cdef class Chunk:
     """Bytes of a block on their way to the disk."""
 
@@ -78,8 +101,12 @@ cdef class Chunk:
 cdef class ActiveBlock:
     """The block being written; see the module."""
 
-    def __init__(self, BlockIndex index not None, str path not None, uint64_t seed, file=None):
-        """Go on after what `index` covers; without a file the block starts with its header."""
+    def __init__(self, BlockIndex index not None, str path not None, uint64_t seed, file=None, *,
+                 size_t usual_bytes=0):
+        """Go on after what `index` covers; without a file the block starts with its header.
+
+        About `usual_bytes` are expected to be taken at once.
+        """
         cdef const uint8_t* header = index.header
         self.index = index
         self.number = index.number
@@ -87,10 +114,11 @@ cdef class ActiveBlock:
         self.path = path
         self.file = file
         self.recent = []
+        self.usual_bytes = usual_bytes
         self.bytes = index.block_bytes
-        self.pending_at = self.bytes
+        self.pending_at = self.file_bytes = self.bytes
         if file is None:
-            self.pending_at = 0
+            self.pending_at = self.file_bytes = 0
             self._reserve(len(index.header))
             memcpy(self.pending, header, len(index.header))
 
@@ -98,20 +126,19 @@ cdef class ActiveBlock:
         free(self.pending)
 
     cdef int _reserve(self, size_t more) except -1:
-        global spare_bytes, spare_count
         cdef size_t used = <size_t>(self.bytes - self.pending_at)
+        cdef size_t wanted = used + more
         cdef size_t room = self.pending_room if self.pending_room else PENDING_START
         cdef uint8_t* grown
-        if used + more <= self.pending_room:
+        if wanted <= self.pending_room:
             return 0
-        if self.pending == NULL and spare_count:
-            spare_count -= 1
-            self.pending = spare_data[spare_count]
-            self.pending_room = room = spare_room[spare_count]
-            spare_bytes -= room
-            if used + more <= room:
+        if self.pending == NULL:
+            # It will be about as much as the last time: a buffer that grows is copied.
+            wanted = max(wanted, min(self.usual_bytes, SPARE_ROOM_MAX))
+            self.pending = _take_spare(wanted, &self.pending_room)
+            if self.pending != NULL:
                 return 0
-        while room < used + more:
+        while room < wanted:
             room *= 2
         grown = <uint8_t*>realloc(self.pending, room)
         if grown == NULL:
@@ -216,6 +243,11 @@ cdef class ActiveBlock:
         """Bytes that no chunk has taken yet."""
         return self.bytes - self.pending_at
 
+    @property
+    def has_room(self):
+        """Whether the file is longer than what the block holds."""
+        return self.file_bytes > self.bytes
+
     def take(self):
         """Hand over what is pending as a Chunk, or None."""
         cdef Chunk chunk
@@ -231,6 +263,7 @@ cdef class ActiveBlock:
         self.pending_at = self.bytes
         self.recent.append(chunk)
         self.recent_bytes += chunk.size
+        self.usual_bytes = chunk.size
         self.in_flight += 1
         return chunk
 

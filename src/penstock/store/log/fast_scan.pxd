@@ -17,6 +17,8 @@ cdef enum Taken:
     TAKEN_WHOLE = 1
     # Message `seq` is encrypted or damaged: `load` will tell.
     TAKEN_UNREAD = 2
+    # The message that was asked for is gone.
+    TAKEN_GONE = 3
 
 
 cdef struct Chosen:
@@ -98,6 +100,8 @@ cdef class Scanner:
     cdef int begin(self, SubjectFilter subject_filter, uint64_t seq, uint64_t until) except -1
     cdef int end(self) except -1
     cdef Taken next(self) except *
+    cdef Taken find(self, uint64_t seq) except *
+    cdef Taken _read(self, const Entry* entry, bint is_next) except *
     cdef bint _unpack(self) except -1
     cdef int remove(self, uint64_t seq) except -1
     cdef int tell_removed(self) except -1

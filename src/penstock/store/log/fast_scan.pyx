@@ -1,9 +1,9 @@
 """Reading message after message from a position of the stream, without a Python object for each.
 
 `begin` finds the position and `next` reads one wanted message after another, up to a sequence, as
-they lie in their records, or as they were before they were compressed; `end` releases the store.
-Adjacent records are read many at a time. An encrypted or damaged record is left to the store's
-`load`. `remove` removes a message for good.
+they lie in their records, or as they were before they were compressed; `find` reads a single one;
+`end` releases the store. Adjacent records are read many at a time. An encrypted or damaged record
+is left to the store's `load`. `remove` removes a message for good.
 
 What filters want of the blocks is remembered. A filter's span says which blocks can hold anything
 for it. A selection has the entries that a filter wants of one sealed block, if these are few: with
@@ -37,6 +37,8 @@ from penstock.errors import CorruptStore
 cdef enum:
     # What is read at once: some hundred messages, and still in the processor's caches when sent.
     WINDOW_BYTES = 65536
+    # Messages that lie so close together are read together.
+    NEAR_MAX = 8
     # One message in so many of a block at the most: of more, the index itself is as good.
     PART_MAX = 8
     # Selections of one stream together: a filter for a hundredth of 20 million messages.
@@ -162,7 +164,6 @@ cdef class Scanner:
         cdef int64_t ordinal
         cdef Entry entry
         cdef bint is_next
-        cdef const uint8_t* start
         while True:
             if self.block is None and not self._enter(self.seq + 1):
                 return TAKEN_NONE
@@ -178,8 +179,33 @@ cdef class Scanner:
         is_next = ordinal == self.ordinal
         self.seq = self.block.base_seq + entry.seq_delta
         self.ordinal = ordinal + 1
+        return self._read(&entry, is_next)
+
+    cdef Taken find(self, uint64_t seq) except *:
+        # Read message `seq`; those asked for ascend, as a rule.
+        cdef Py_ssize_t place
+        cdef int64_t ordinal
+        cdef bint is_next
+        if self.block is None or not self.block.base_seq <= seq <= self.block.last_seq:
+            place = self.ledger.block_at(seq)
+            if place < 0 or seq > self.ledger.last_seq:
+                return TAKEN_GONE
+            self.block = self.ledger.blocks[place]
+            self.index = self.ledger.index_of(self.block)
+            self.ordinal = -1
+        ordinal = self.index.find_seq(seq)
+        if ordinal < 0 or self.block.is_dead(<uint32_t>ordinal):
+            return TAKEN_GONE
+        is_next = 0 <= self.ordinal <= ordinal <= self.ordinal + NEAR_MAX
+        self.seq = seq
+        self.ordinal = ordinal + 1
+        return self._read(&self.index.entries[ordinal], is_next)
+
+    cdef Taken _read(self, const Entry* entry, bint is_next) except *:
+        # Read the record of message `seq`, and verify it.
+        cdef const uint8_t* start
         try:
-            start = self._record_bytes(&entry, is_next)
+            start = self._record_bytes(entry, is_next)
         except CorruptStore:
             return TAKEN_UNREAD
         if (

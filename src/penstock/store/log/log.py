@@ -155,7 +155,8 @@ class Log:
         block = Block(number, 0, base_seq, header.seed, path)
         block.header = header
         block.follow(index)
-        self.attach(block, ActiveBlock(index, path, header.seed))
+        usual_bytes = 0 if last is None or last.active is None else last.active.usual_bytes
+        self.attach(block, ActiveBlock(index, path, header.seed, usual_bytes=usual_bytes))
         self.ledger.add_block(block)
         return block
 
@@ -234,10 +235,12 @@ class Log:
         return sum(active.pending_bytes for active in self.unwritten)
 
     def forget_written(self) -> None:
-        """Let go of the blocks of which no bytes are pending, except the active one."""
+        """Let go of the blocks that are written and as long as they should be, but the active."""
         current = None if self.active is None else self.active.active
         self.unwritten = [
-            active for active in self.unwritten if active.pending_bytes or active is current
+            active
+            for active in self.unwritten
+            if active.pending_bytes or active.has_room or active is current
         ]
 
     def settle_sealed(self, block: Block) -> None:

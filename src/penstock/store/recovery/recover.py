@@ -249,7 +249,8 @@ def _take_up(
         report.torn_bytes += len(contents.torn)
     file = log.directory.files.open(block.path, "update")
     try:
-        if contents.torn:
+        if file.size() > index.block_bytes:
+            # What is torn, and the room behind what was written.
             file.truncate(index.block_bytes)
         if contents.written:
             # A failed sync leaves bytes that can be read, and that no later sync puts on stable

@@ -134,6 +134,7 @@ class Checkpoints:
         """Make everything durable, and sum it up for the next open; raises."""
         self._durability.flush()
         self._background.drain()
+        self._durability.cut_room()
         self._seal_last_block()
         self.write()
         self._durability.high_water.sync()

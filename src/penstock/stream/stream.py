@@ -267,13 +267,12 @@ class Stream:
         """Note that a message has replaced those before it with its subject."""
         self.consumers.on_purged(SubjectFilter([subject]))
 
-    def on_expiring(self, expires_ns: int) -> None:
-        """Note when the first of the messages expires that the compiled path has stored."""
-        self.publishing.on_expiring(expires_ns)
+    def on_stored(self, expires_ns: int = 0) -> None:
+        """Note that messages were stored; the compiled path calls this at the end of a buffer.
 
-    def on_stored(self) -> None:
-        """Note that messages were stored; the compiled path calls this at the end of a buffer."""
-        self.publishing.on_stored()
+        `expires_ns` is when the first of them expires that has a time for it, 0 for none.
+        """
+        self.publishing.on_stored(expires_ns)
 
     def purge(self, subjects: SubjectFilter | None, *, seq: int = 0, keep: int = 0) -> int:
         """Remove matching messages below `seq` (0: all) but the newest `keep`; return how many.

@@ -24,14 +24,15 @@ class _Stream(Protocol):
         """Judge a message that is rare, and store or refuse it."""
     def refusal(self, err_code: int, seq: int, text: str | None) -> bytes:
         """Return the answer to a publisher whose message breaks a rule."""
-    def on_stored(self) -> None:
-        """Note that messages were stored, at the end of the buffer they came in."""
+    def on_stored(self, expires_ns: int = 0) -> None:
+        """Note that messages were stored, at the end of the buffer they came in.
+
+        `expires_ns` is when the first of them expires that has a time for it, 0 for none.
+        """
     def on_members(self) -> None:
         """Note that members were added to atomic batches."""
     def on_rolled_up(self, subject: bytes) -> None:
         """Note that a message has replaced those before it with its subject."""
-    def on_expiring(self, expires_ns: int) -> None:
-        """Note when the first of the messages that were stored expires."""
 
 class _Room(Protocol):
     """The server's quota for batches, as far as members count in it."""

@@ -305,10 +305,8 @@ cdef class Ingest(Receiver):
         if self.is_batch_open:
             self.is_batch_open = False
             self.appender.end()
-            self.stream.on_stored()
-        if self.expires_ns:
             expires_ns, self.expires_ns = self.expires_ns, 0
-            self.stream.on_expiring(expires_ns)
+            self.stream.on_stored(expires_ns)
         return 0
 
     def finish_batch(self):

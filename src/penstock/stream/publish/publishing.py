@@ -417,12 +417,13 @@ class Publishing:
         """Note that the compiled path has added members to atomic batches."""
         self._atomic_batches.touch()
 
-    def on_expiring(self, expires_ns: int) -> None:
-        """Note when the first of the messages expires that the compiled path has stored."""
-        self._expiry.expires_by(expires_ns)
+    def on_stored(self, expires_ns: int = 0) -> None:
+        """Plan what stored messages make due: their expiry, old ids, schedules.
 
-    def on_stored(self) -> None:
-        """Plan what stored messages make due: their expiry, old ids, schedules."""
+        `expires_ns` is when the first of them expires that has a time for it, 0 for none.
+        """
+        if expires_ns:
+            self._expiry.expires_by(expires_ns)
         if not self._expiry.is_set and self._facts.config.max_age > 0:
             self._expiry.plan()
         if self._facts.config.allow_msg_schedules or (

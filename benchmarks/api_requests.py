@@ -16,25 +16,16 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
-from benchmarks.measure import (
-    Row,
-    Sizes,
-    at_least,
-    at_most,
-    folder_in,
-    processor_ns,
-    ratio,
-    si,
-)
+from benchmarks.compared import REFERENCE, Runs, compared_row, metered
+from benchmarks.measure import Row, Sizes, at_least, at_most, folder_in
 from penstock.bench.loops import request_many
+from penstock.bench.runs import Run
 from penstock.bench.servers import OURS, BenchServer, find_executable, with_jetstream
 from penstock.client.client import Client
 from penstock.client.credentials import parse_url
 from penstock.client.jetstream import JetStream
 
-REFERENCE = "nats-server"
 ROUNDS_MAX = 3
 IN_FLIGHT = 100
 SUBJECTS = 10_000
@@ -47,7 +38,7 @@ PAYLOAD = b"x" * 128
 CREATED_IN_FLIGHT = 50
 PING_INTERVAL_S = 0.005
 PUBLISHED_PART = 5_000
-GOAL = 2.0
+GOAL = at_least(2)
 WAIT_MS_MAX = 20.0
 """As long as a turn of the event loop may last."""
 
@@ -123,7 +114,8 @@ class Asked:
 
     def __init__(self, server: BenchServer, amounts: Amounts) -> None:
         self.url = server.url
-        self._pid = server.pid
+        self.name = server.name
+        self._server = server
         self._client = Client.connect(server.url, timeout_s=120)
         self._streams = JetStream(self._client)
         self._amounts = amounts
@@ -174,28 +166,25 @@ class Asked:
                 self._streams.publish(start + b"0", PAYLOAD)
         self._streams.publish(start + b"0", PAYLOAD)
 
-    def ask(self, case: Case, count: int) -> tuple[float, float]:
-        """Send requests; return how many per second, and the processor time of each in µs."""
-        latencies = array("q", bytes(8 * count))
-        used_ns, started = processor_ns(self._pid), time.perf_counter()
-        request_many(
-            self._client.wire,
-            f"$JS.API.{case.endpoint}".encode(),
-            self._inbox,
-            case.body,
-            case.in_flight,
-            latencies,
-        )
-        taken = time.perf_counter() - started
-        return count / taken, (processor_ns(self._pid) - used_ns) / 1000 / count
+    def ask(self, case: Case, count: int) -> Run:
+        """Send requests; return the run."""
+        latencies_ns = array("q", bytes(8 * count))
+        subject = f"$JS.API.{case.endpoint}".encode()
+        wire, inbox, body = self._client.wire, self._inbox, case.body
+
+        def ask_all() -> int:
+            request_many(wire, subject, inbox, body, case.in_flight, latencies_ns)
+            return count
+
+        return metered(self._server, ask_all)
 
     def count_within(self, case: Case, seconds: float) -> int:
         """Return how many requests take so long, about."""
         count = case.in_flight
         while True:
-            rate, _ = self.ask(case, count)
-            if count / rate > seconds / 4:
-                return max(int(rate * seconds), case.in_flight)
+            run = self.ask(case, count)
+            if run.seconds > seconds / 4:
+                return max(int(run.messages_per_second * seconds), case.in_flight)
             count *= 4
 
     def longest_wait_ms(self, case: Case, count: int) -> float:
@@ -261,49 +250,26 @@ def run(sizes: Sizes, folder: Path) -> list[Row]:
     amounts = Amounts.of(sizes)
     with folder_in(folder, "api") as place, contextlib.ExitStack() as stack:
         asked = []
-        for name, command in (("ours", OURS), ("theirs", (find_executable(REFERENCE),))):
+        for name, command in (("penstock", OURS), (REFERENCE, (find_executable(REFERENCE),))):
             server = BenchServer(name, with_jetstream(command, place / name))
             asked.append(Asked(stack.enter_context(server), amounts))
             stack.callback(asked[-1].close)
         ours, theirs = asked
         return [
-            *(row for case in CASES for row in _rows(ours, theirs, case, sizes, amounts)),
+            *(_row(ours, theirs, case, sizes, amounts) for case in CASES),
             *_wait_rows(ours, theirs, amounts),
         ]
 
 
-def _rows(ours: Asked, theirs: Asked, case: Case, sizes: Sizes, amounts: Amounts) -> list[Row]:
-    counts = [each.count_within(case, sizes.server_seconds) for each in (ours, theirs)]
-    measured: list[list[tuple[float, float]]] = [[], []]
+def _row(ours: Asked, theirs: Asked, case: Case, sizes: Sizes, amounts: Amounts) -> Row:
+    sides = [(each, Runs(each.name)) for each in (ours, theirs)]
+    counts = [each.count_within(case, sizes.breadth_seconds) for each, _ in sides]
     for _ in range(min(sizes.rounds, ROUNDS_MAX)):
-        for place, each in enumerate((ours, theirs)):
-            measured[place].append(each.ask(case, counts[place]))
-    rates, costs = ([[one[part] for one in each] for each in measured] for part in (0, 1))
+        for (each, runs), count in zip(sides, counts, strict=True):
+            runs.runs.append(each.ask(case, count))
     what = f"{amounts.shown(case.what)}, {case.in_flight} in flight"
-    shown = [
-        f"{si(median(rates[place]), 'req/s')} at {median(costs[place]):.3g} µs" for place in (0, 1)
-    ]
-    detail = f"{shown[0]}; {REFERENCE} {shown[1]}"
-    return [
-        Row(
-            "api",
-            f"{what}: of {REFERENCE}",
-            ratio(*rates),
-            "x",
-            at_least(GOAL),
-            detail,
-            {"penstock": rates[0], REFERENCE: rates[1]},
-        ),
-        Row(
-            "api",
-            f"{what}: processor time of {REFERENCE}, of ours",
-            ratio(costs[1], costs[0]),
-            "x",
-            at_least(GOAL),
-            detail,
-            {"penstock": costs[0], REFERENCE: costs[1]},
-        ),
-    ]
+    (_, our_runs), (_, their_runs) = sides
+    return compared_row("api", what, our_runs, their_runs, GOAL, unit="req/s", either=True)
 
 
 def _wait_rows(ours: Asked, theirs: Asked, amounts: Amounts) -> list[Row]:

@@ -30,6 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    api_requests,
     breadth,
     consumers,
     consumers_idle,
@@ -40,6 +41,7 @@ from benchmarks import (
     kv,
     nats_bench,
     objects,
+    one_in_flight,
     server_memory,
     server_throughput,
     spark_archive,
@@ -83,8 +85,10 @@ BENCHES: dict[str, Callable[[Sizes, Path], list[Row]]] = {
     "jetstream": jetstream_publish.run,
     "jetstream-restart": jetstream_restart.run,
     "breadth": breadth.run,
+    "api": api_requests.run,
     "creation": creation.run,
     "kv": kv.run,
+    "one-in-flight": one_in_flight.run,
     "objects": objects.run,
     "nats-bench": nats_bench.run,
     "consumers": consumers.run,

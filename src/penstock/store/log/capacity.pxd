@@ -24,6 +24,8 @@ cdef class Capacity:
     cdef bint discards_new
     # With discard new: a full subject refuses, rather than dropping its oldest message.
     cdef bint full_subject_refuses
+    # A message of any size may be refused.
+    cdef bint can_refuse
 
     cdef Refusal refusal(
         self, const uint8_t* subject, size_t subject_size, size_t headers_size,

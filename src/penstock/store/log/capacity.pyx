@@ -38,6 +38,9 @@ cdef class Capacity:
         self.per_subject_max = max(config.max_msgs_per_subject, 0)
         self.discards_new = config.discard is Discard.NEW
         self.full_subject_refuses = config.discard_new_per_subject
+        self.can_refuse = self.discards_new and bool(
+            self.messages_max or self.bytes_max or self.full_subject_refuses
+        )
 
     # Before a message is appended
 
@@ -53,7 +56,7 @@ cdef class Capacity:
         cdef uint64_t size
         if 0 < self.body_bytes_max < headers_size + payload_size:
             return TOO_LARGE
-        if not self.discards_new:
+        if not self.can_refuse:
             return NOT_REFUSED
         if self.per_subject_max:
             item = ledger.table.find(subject, subject_size)

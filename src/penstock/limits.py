@@ -303,8 +303,8 @@ LINK_SILENCE_S = 20.0
 # Routing
 
 MAPPED_SUBJECTS_MAX = 4096
-"""Subjects per account for which it is remembered which mapping applies; when full, it starts
-anew."""
+"""Subjects per account for which it is remembered which mapping applies, 64 bytes each; a subject
+that is not remembered costs a comparison with each source."""
 
 MAPPING_DESTINATIONS_MAX = 1024
 """Destinations of one subject mapping: with weights in whole percent, more cannot be meant."""

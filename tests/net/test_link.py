@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.routing.applied_mappings import Chance
 from penstock.routing.hub import Hub, Service
 from penstock.routing.sublist import Sublist, Subscription
+from penstock.routing.transforms import Destination, SubjectMappings
 from penstock.security.publishing import PublishPermissions, ResponsePermissions
 from penstock.subjects import SubjectFilter
 from tests.routing.recording import RecordingLink
@@ -230,6 +232,37 @@ def test_what_may_not_be_published_goes_nowhere(room: Room) -> None:
 
     assert receiver.sent == b"MSG a.1 1 0\r\n\r\n" * 2
     assert sender.noted == [("refused", b"a.secret"), ("refused", b"b")] * 2
+
+
+def test_a_publish_goes_on_with_the_subject_that_it_is_mapped_to(room: Room) -> None:
+    sender, receiver = room.link(), room.link()
+    long = "x" * 300
+    destinations = {"in.*": [Destination(f"out.$1.{long}")], "gone": [Destination("gone", 0)]}
+    sender.mappings = SubjectMappings(destinations, random_below=Chance(1)).applied
+    room.subscribe(receiver, b">")
+
+    sender.feed(
+        b"".join(b"PUB %b 0\r\n\r\n" % each for each in (b"in.1", b"other", b"gone", b"in.2"))
+    )
+
+    got = receiver.sent.split(b"\r\n")[::2]
+    out = [f"MSG out.{number}.{long} 1 0".encode() for number in (1, 2)]
+    assert got == [out[0], b"MSG other 1 0", out[1], b""]
+
+
+def test_chance_is_fair_and_spreads_messages_over_the_weights(room: Room) -> None:
+    sender, receiver = room.link(), room.link()
+    destinations = {"a": [Destination("b", 30), Destination("c", 60), Destination("a", 10)]}
+    sender.mappings = SubjectMappings(destinations, random_below=Chance(7)).applied
+    room.subscribe(receiver, b"*")
+
+    sender.feed(b"PUB a 0\r\n\r\n" * 10_000)
+
+    found = [receiver.sent.count(b"MSG %b " % name) for name in (b"a", b"b", b"c")]
+    assert sum(found) == 10_000
+    assert all(
+        abs(got - wanted) < 300 for got, wanted in zip(found, (1000, 3000, 6000), strict=True)
+    )
 
 
 def test_a_reply_that_was_delivered_may_be_answered_once(room: Room) -> None:

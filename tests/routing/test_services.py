@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from penstock.routing.applied_mappings import Chance
 from penstock.routing.hub import Hub
 from penstock.routing.services import ServiceAnswers, ServiceDoor
+from penstock.routing.subject_transform import SubjectTransform
 from penstock.routing.sublist import Receiver, Sublist, Subscription
+from penstock.routing.transforms import Destination, SubjectMappings
 from tests.routing.recording import RecordingLink
 
 WAIT_NS = 60
@@ -43,9 +46,8 @@ class Import:
             wait_ns=WAIT_NS,
             waiting_max=waiting_max,
         )
-        self.door = ServiceDoor(
-            self, self.hub, self.there, self.answers, lambda name: b"far." + name, self.account
-        )
+        rename = SubjectTransform("ask.*", "far.ask.$1")
+        self.door = ServiceDoor(self, self.hub, self.there, self.answers, rename, self.account)
         self.here.insert(Subscription(self.door, b"ask.*", b"1"))
         self.client, self.service = (
             RecordingLink(self.hub, sublist) for sublist in (self.here, self.there)
@@ -173,11 +175,8 @@ def test_a_message_that_is_stored_keeps_its_subject(shared: Import) -> None:
 
 
 def test_what_is_mapped_there_goes_to_where_it_is_mapped(shared: Import) -> None:
-    class Mappings:
-        def map(self, subject: bytes) -> bytes:
-            return b"far.ask.mapped" if subject == b"far.ask.1" else subject
-
-    shared.account.mappings = Mappings()
+    destinations = {"far.ask.*": [Destination("far.ask.mapped")]}
+    shared.account.mappings = SubjectMappings(destinations, random_below=Chance(1))
 
     shared.client.feed(b"PUB ask.1 0\r\n\r\n")
 

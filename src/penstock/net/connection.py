@@ -2,7 +2,7 @@
 
 Handshake, authentication, subscriptions, pings, violations and the end of a connection are here.
 Messages are not: they pass through `net.link` without a call into this file, unless a publish
-must be looked at (reserved subjects, mappings, pedantic clients). Nor are sockets: these are the
+must be looked at (reserved subjects, pedantic clients). Nor are sockets: these are the
 business of `net.channel`.
 
 One thread: the event loop's.
@@ -209,7 +209,7 @@ class Connection(Channel):
         self.authorized = True
         self.publishing = identity.publishing
         self.responses = identity.responses
-        self.checked = identity.maps_subjects
+        self.mappings = identity.mappings
         self.traces_parents = identity.traces_parents
         self.max_payload = identity.max_payload(self.host.limits.max_payload)
 
@@ -297,11 +297,9 @@ class Connection(Channel):
         if not _NEVER_PUBLISHED_TO.isdisjoint(subject.split(b".")):
             self.error("Invalid Publish Subject")
 
-    def may_publish(self, subject: bytes, reply: bytes | None) -> bytes | None:
-        """Return the subject with which a publish goes on; None where it is refused."""
-        if self.publish_refusal(subject, reply):
-            return None
-        return self.identity.mapped(subject)  # type: ignore[no-any-return]  # the host's identity
+    def may_publish(self, subject: bytes, reply: bytes | None) -> bool:
+        """Return True if a publish to, or with, a subject that belongs to servers goes on."""
+        return not self.publish_refusal(subject, reply)
 
     def publish_refusal(self, subject: bytes, reply: bytes | None) -> str:
         """Return "" if the client may publish; otherwise send it an error and return that."""

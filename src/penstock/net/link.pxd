@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from penstock.protocol.lines cimport Line
+from penstock.routing.applied_mappings cimport AppliedMappings
 from penstock.routing.hub cimport Hub
 from penstock.routing.outbox cimport Outbox
 from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
@@ -28,8 +29,8 @@ cdef class Link(Receiver):
     # besides, because they were delivered to it; None without that right.
     cdef public PublishPermissions publishing
     cdef public ResponsePermissions responses
-    # A publish goes through `may_publish`: mappings.
-    cdef public bint checked
+    # What its publishes are mapped by; None for nothing.
+    cdef public AppliedMappings mappings
     # A message with the header `traceparent` goes through `publish_traced`, too.
     cdef public bint traces_parents
     cdef public int64_t max_payload
@@ -78,6 +79,7 @@ cdef class Link(Receiver):
     cdef int _take(self, const Frame* frame) except -1
     cdef int _take_traced(self, const Frame* frame) except -1
     cdef int _route(self, const Frame* frame) except -1
+    cdef int _route_mapped(self, const Frame* frame) except -1
     cdef bint _is_refused(self, const Frame* frame) except -1
     cdef Matches _look_up(self, const Frame* frame)
     cdef int _pass_on(self, const Frame* frame) except -1

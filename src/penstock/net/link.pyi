@@ -1,3 +1,4 @@
+from penstock.routing.applied_mappings import AppliedMappings
 from penstock.routing.hub import Hub
 from penstock.routing.outbox import Outbox
 from penstock.routing.sublist import Receiver, Sublist, Subscription
@@ -29,7 +30,7 @@ class Link(Receiver):
     pedantic: bool
     headers: bool
     no_responders: bool
-    checked: bool
+    mappings: AppliedMappings | None
     traces_parents: bool
     publishing: PublishPermissions | None
     responses: ResponsePermissions | None
@@ -56,7 +57,7 @@ class Link(Receiver):
     def on_stall(self) -> None: ...
     def on_long_turn(self) -> None: ...
     def drain(self) -> None: ...
-    def may_publish(self, subject: bytes, reply: bytes | None) -> bytes | None: ...
+    def may_publish(self, subject: bytes, reply: bytes | None) -> bool: ...
     def publish_traced(
         self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes
     ) -> bytes | None: ...

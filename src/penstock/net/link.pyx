@@ -28,7 +28,9 @@ from penstock.protocol.lines cimport (
     Line, PublishLine, parse_size, put_number, read_line, read_publish, split_arguments,
 )
 from penstock.protocol.subject_cache cimport same_text
-from penstock.routing.hub cimport HEADROOM, TAKEN, TAKEN_LATE, Hub, Shadow, route_to
+from penstock.routing.hub cimport (
+    HEADROOM, TAKEN, TAKEN_LATE, Hub, Name, Shadow, keep_name, route_to,
+)
 from penstock.routing.outbox cimport Outbox
 from penstock.routing.sublist cimport Frame, Matches, Receiver, Subscription
 
@@ -136,8 +138,8 @@ cdef class Link(Receiver):
         """The client may not publish to this subject: its message goes nowhere."""
 
     def may_publish(self, bytes subject, bytes reply):
-        """Return the subject with which a checked publish goes on; None where it is refused."""
-        return subject
+        """Return True if a publish to, or with, a subject that belongs to servers goes on."""
+        return True
 
     def publish_traced(self, bytes subject, bytes reply, bytes headers, bytes body):
         """Publish a message that asks to be traced, and return None.
@@ -438,28 +440,32 @@ cdef class Link(Receiver):
         return whole
 
     cdef int _route(self, const Frame* frame) except -1:
-        cdef bytes subject
-        cdef Frame mapped
-        if self.checked or _is_reserved(frame):
+        if _is_reserved(frame):
             _spend(self, PYTHON_COST)
             reply = frame.reply[:frame.reply_size] if frame.reply_size else None
-            subject = self.may_publish(frame.subject[:frame.subject_size], reply)
-            if subject is None:
+            if not self.may_publish(frame.subject[:frame.subject_size], reply):
                 return 0
-            mapped = frame[0]
-            mapped.subject = subject
-            mapped.subject_size = len(subject)
-            if self.verbose:
-                self.write(b"+OK\r\n")
-            self._pass_on(&mapped)
-            return 0
-        if self.publishing is not None and self._is_refused(frame):
+        elif self.publishing is not None and self._is_refused(frame):
             _spend(self, PYTHON_COST)
             self.on_refused(frame.subject[:frame.subject_size])
             return 0
         if self.verbose:
             self.write(b"+OK\r\n")
-        return self._pass_on(frame)
+        return self._pass_on(frame) if self.mappings is None else self._route_mapped(frame)
+
+    cdef int _route_mapped(self, const Frame* frame) except -1:
+        cdef Frame mapped
+        cdef Name name
+        cdef bytes _kept
+        cdef const uint8_t* text
+        cdef size_t size
+        if not self.mappings.apply(frame.subject, frame.subject_size, &text, &size):
+            return self._pass_on(frame)
+        _kept = keep_name(&name, text, size)
+        mapped = frame[0]
+        mapped.subject = name.text
+        mapped.subject_size = name.size
+        return self._pass_on(&mapped)
 
     cdef bint _is_refused(self, const Frame* frame) except -1:
         return not self.publishing.allows_raw(frame.subject, frame.subject_size) and (

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from penstock.routing.subject_transform cimport SubjectTransform
 from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
 
 
@@ -46,15 +47,26 @@ cdef class Hub:
     ) except -1
 
 
+cdef enum:
+    # Names of subjects that are made for a message lie on the stack up to this size.
+    NAME_BYTES = 256
+
+
+cdef struct Name:
+    # A subject that was made for a message: in `room`, or in bytes that the caller keeps.
+    uint8_t[NAME_BYTES] room
+    const uint8_t* text
+    size_t size
+
+
 cdef class Shadow(Receiver):
     # Stands in one account for a subscription of another.
     cdef readonly Subscription original
-    cdef object rename
-    # The last subject that was renamed, and its name there.
-    cdef bytes latest
-    cdef bytes renamed
+    # Makes the other account's name of a subject; None where it is the same.
+    cdef SubjectTransform rename
 
 
+cdef bytes keep_name(Name* name, const uint8_t* text, size_t size)
 cdef int route(Hub hub, Sublist sublist, Receiver source, const Frame* frame) except -1
 cdef int route_to(Hub hub, Matches found, Receiver source, const Frame* frame) except -1
 cdef int route_as(

@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import final
 
+from penstock.routing.subject_transform import SubjectTransform
 from penstock.routing.sublist import Receiver, Sublist, Subscription
 
 @final
@@ -60,5 +61,5 @@ class Service(Receiver):
 class Shadow(Receiver):
     @property
     def original(self) -> Subscription: ...
-    def __init__(self, original: Subscription, rename: Callable[[bytes], bytes] | None) -> None: ...
+    def __init__(self, original: Subscription, rename: SubjectTransform | None) -> None: ...
     def on_auto_unsubscribed(self, subscription: Subscription) -> None: ...

@@ -8,8 +8,9 @@ One thread: the event loop's.
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
+from penstock.routing.subject_transform cimport SubjectTransform
 from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
 
 cdef enum:
@@ -176,30 +177,42 @@ cdef class Service(Receiver):
 cdef class Shadow(Receiver):
     """Stands in one account for a subscription of another, and delivers to that one."""
 
-    def __init__(self, Subscription original not None, rename):
-        """`rename(subject)` returns the other account's name of a subject; None for the same."""
+    def __init__(self, Subscription original not None, SubjectTransform rename):
+        """`rename` makes the other account's name of a subject; None for the same."""
         self.original = original
         self.rename = rename
 
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
         cdef Frame other
+        cdef Name name
+        cdef bytes _kept
         if passing_on:
             return 0
-        if self.rename is None:
+        # A subject that is not imported keeps its name.
+        if self.rename is None or not self.rename.selects_raw(frame.subject, frame.subject_size):
             return _give(self.original, frame)
-        if self.latest is None or not (
-            <size_t>len(self.latest) == frame.subject_size
-            and memcmp(<const char*>self.latest, frame.subject, frame.subject_size) == 0
-        ):
-            self.renamed = self.rename(frame.subject[:frame.subject_size])
-            self.latest = frame.subject[:frame.subject_size]
+        self.rename._render(None)
+        _kept = keep_name(&name, self.rename.renamed, self.rename.renamed_size)
         other = frame[0]
-        other.subject = self.renamed
-        other.subject_size = len(self.renamed)
+        other.subject = name.text
+        other.subject_size = name.size
         return _give(self.original, &other)
 
     def on_auto_unsubscribed(self, Subscription subscription):
         """Do nothing: a shadow ends with the subscription that it stands for."""
+
+
+cdef bytes keep_name(Name* name, const uint8_t* text, size_t size):
+    # Copy a name from where the next message may overwrite it. The caller keeps what is returned.
+    cdef bytes kept = None
+    if size <= NAME_BYTES:
+        memcpy(name.room, text, size)
+        name.text = name.room
+    else:
+        kept = text[:size]
+        name.text = kept
+    name.size = size
+    return kept
 
 
 cdef inline int _give(Subscription subscription, const Frame* frame) except -1:

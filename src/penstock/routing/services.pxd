@@ -3,7 +3,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from penstock.protocol.replies cimport Replies
-from penstock.routing.hub cimport Hub
+from penstock.routing.hub cimport Hub, Name
+from penstock.routing.subject_transform cimport SubjectTransform
 from penstock.routing.sublist cimport Frame, Receiver, Sublist, Subscription
 
 
@@ -51,13 +52,12 @@ cdef class ServiceDoor(Receiver):
     cdef Hub hub
     cdef Sublist there
     cdef ServiceAnswers answers
-    cdef object rename
+    # Makes the name there of a subject; None where it is the same.
+    cdef SubjectTransform rename
     cdef object account
-    cdef bytes latest
-    cdef bytes renamed
     # A request is on its way: it must not come back.
     cdef bint is_asking
 
     cdef bytes _line_about(self, Receiver source)
-    cdef bytes _target(self, const Frame* frame)
+    cdef bytes _take_target(self, const Frame* frame, Name* name)
     cdef int _ask(self, const Frame* frame, Frame* other) except -1

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any, final
 
 from penstock.routing.hub import Hub
+from penstock.routing.subject_transform import SubjectTransform
 from penstock.routing.sublist import Receiver, Sublist
 
 @final
@@ -32,6 +33,6 @@ class ServiceDoor(Receiver):
         hub: Hub,
         there: Sublist,
         answers: ServiceAnswers,
-        rename: Callable[[bytes], bytes],
+        rename: SubjectTransform | None,
         account: Any,
     ) -> None: ...

@@ -24,7 +24,9 @@ from libc.string cimport memcmp, memcpy
 from penstock.protocol.headers import without
 
 from penstock.protocol.replies cimport Replies, Reply
-from penstock.routing.hub cimport TAKEN, Hub, pass_to
+from penstock.routing.applied_mappings cimport AppliedMappings
+from penstock.routing.hub cimport TAKEN, Hub, Name, keep_name, pass_to
+from penstock.routing.subject_transform cimport SubjectTransform
 from penstock.routing.sublist cimport Frame, Receiver, Sublist, Subscription
 
 cdef extern from "string.h" nogil:
@@ -227,12 +229,12 @@ cdef class ServiceAnswers(Receiver):
 cdef class ServiceDoor(Receiver):
     """Takes the requests of one import; see the module.
 
-    `rename(subject)` returns the name that a subject has there; the mappings of `account` are
-    applied to it.
+    `rename` makes the name that a subject has there, None for the same; the mappings of `account`
+    are applied to it.
     """
 
     def __init__(self, owner, Hub hub not None, Sublist there not None,
-                 ServiceAnswers answers not None, rename, account):
+                 ServiceAnswers answers not None, SubjectTransform rename, account):
         self.owner = owner
         self.account = account
         self.hub = hub
@@ -242,7 +244,8 @@ cdef class ServiceDoor(Receiver):
 
     cdef int deliver(self, Subscription subscription, const Frame* frame) except -1:
         cdef Receiver source = None if self.hub.source == NULL else <Receiver>self.hub.source
-        cdef bytes target, line, headers = b""
+        cdef bytes _kept, line, headers = b""
+        cdef Name target
         cdef const uint8_t* before = frame.payload
         cdef size_t before_size = frame.headers_size, line_size, body
         cdef Frame other = frame[0]
@@ -251,10 +254,10 @@ cdef class ServiceDoor(Receiver):
         if self.is_asking:
             # It came back to where it started.
             return 0
-        target = self._target(frame)
+        _kept = self._take_target(frame, &target)
         line = self._line_about(source)
-        other.subject = target
-        other.subject_size = len(target)
+        other.subject = target.text
+        other.subject_size = target.size
         if before_size and (
             memmem(before, before_size, <const char*>REQUEST_INFO, INFO_BYTES) != NULL
         ):
@@ -320,15 +323,24 @@ cdef class ServiceDoor(Receiver):
             self.answers._forget(reply)
         return TAKEN if taken else 0
 
-    cdef bytes _target(self, const Frame* frame):
-        if self.latest is None or not (
-            <size_t>len(self.latest) == frame.subject_size
-            and memcmp(<const char*>self.latest, frame.subject, frame.subject_size) == 0
-        ):
-            self.renamed = self.rename(frame.subject[:frame.subject_size])
-            self.latest = frame.subject[:frame.subject_size]
+    cdef bytes _take_target(self, const Frame* frame, Name* name):
+        # Write the name that the subject has there, mapped as that account maps it.
+        cdef const uint8_t* text = frame.subject
+        cdef size_t size = frame.subject_size
+        cdef bytes kept
+        cdef AppliedMappings applied
+        if self.rename is not None:
+            self.rename._split(text, size)
+            self.rename._render(None)
+            text = self.rename.renamed
+            size = self.rename.renamed_size
+        kept = keep_name(name, text, size)
         mappings = self.account.mappings
-        return self.renamed if mappings is None else mappings.map(self.renamed)
+        if mappings is not None:
+            applied = mappings.applied
+            if applied.apply(name.text, name.size, &text, &size):
+                return keep_name(name, text, size)
+        return kept
 
     cdef bytes _line_about(self, Receiver source):
         # Return the line of the header and the empty one behind it; b"" where there is none.

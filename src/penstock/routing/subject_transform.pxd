@@ -38,6 +38,8 @@ cdef class SubjectTransform:
 
     # Return True if the source matches a literal subject; `renamed` has the new one then.
     cdef bint rename(self, const uint8_t* subject, size_t size, object random_below) except -1
+    # Return True if the source matches any subject; `_render` may follow.
+    cdef bint selects_raw(self, const uint8_t* subject, size_t size) except -1
     cdef int _take_steps(self, list pieces) except -1
     cdef int _split(self, const uint8_t* subject, size_t size) except -1
     cdef bint _is_plain(self) noexcept

@@ -134,8 +134,7 @@ cdef class SubjectTransform:
         A wildcard token in the subject is matched by the same or a wider wildcard only, and `*`
         does not match an empty token.
         """
-        self._split(subject, len(subject))
-        return self._selects()
+        return self.selects_raw(subject, len(subject))
 
     def apply(self, bytes subject not None, random_below):
         """Return the new subject for one that the source matches."""
@@ -148,6 +147,10 @@ cdef class SubjectTransform:
         if not self.rename(subject, len(subject), random_below):
             return None
         return self.renamed[:self.renamed_size]
+
+    cdef bint selects_raw(self, const uint8_t* subject, size_t size) except -1:
+        self._split(subject, size)
+        return self._selects()
 
     cdef bint rename(self, const uint8_t* subject, size_t size, object random_below) except -1:
         self._split(subject, size)

@@ -38,7 +38,8 @@ from typing import Final, Protocol
 import msgspec
 
 from penstock.errors import UsageError
-from penstock.limits import MAPPED_SUBJECTS_MAX, MAPPING_DESTINATIONS_MAX
+from penstock.limits import MAPPING_DESTINATIONS_MAX
+from penstock.routing.applied_mappings import AppliedMappings, Choices
 from penstock.routing.subject_transform import SubjectTransform
 from penstock.routing.transform_functions import RandomBelow
 
@@ -73,7 +74,7 @@ class Destination(msgspec.Struct, frozen=True):
 class _Mapping:
     """One source with the destinations that are good in this server's cluster."""
 
-    __slots__ = ("_choices", "destinations", "source")
+    __slots__ = ("choices", "destinations", "source")
 
     def __init__(
         self, source: str, destinations: Sequence[DestinationOptions], cluster: str
@@ -92,7 +93,7 @@ class _Mapping:
                 everywhere.append((each.weight, transform))
             elif each.cluster == cluster:
                 here.append((each.weight, transform))
-        self._choices = self._weighed(here or everywhere)
+        self.choices = self._weighed(here or everywhere)
 
     def _weighed(
         self, chosen: list[tuple[int, SubjectTransform]]
@@ -106,15 +107,6 @@ class _Mapping:
         for weight, transform in chosen:
             ends.append((weight + (ends[-1][0] if ends else 0), transform))
         return ends
-
-    def map(self, subject: bytes, random_below: RandomBelow) -> bytes:
-        """Return the new subject; empty where the message is to be lost."""
-        choices = self._choices
-        drawn = 0 if len(choices) == 1 and choices[0][0] == 100 else random_below(100)
-        for end, transform in choices:
-            if drawn < end:
-                return transform.apply(subject, random_below)
-        return b""
 
 
 class SubjectMappings:
@@ -130,12 +122,13 @@ class SubjectMappings:
         random_below: RandomBelow,
         cluster: str = "",
     ) -> None:
-        self._random_below = random_below
         self._mappings = {
             source: _Mapping(source, destinations, cluster)
             for source, destinations in mappings.items()
         }
-        self._found: dict[bytes, _Mapping | None] = {}
+        applied = [Choices(each.source, each.choices) for each in self._mappings.values()]
+        self.applied = AppliedMappings(applied, random_below)
+        """The same, compiled: what each publish goes through."""
 
     def __len__(self) -> int:
         return len(self._mappings)
@@ -149,19 +142,7 @@ class SubjectMappings:
 
         It is empty where the weights say that the message is lost: "" matches nothing.
         """
-        try:
-            found = self._found[subject]
-        except KeyError:
-            found = self._remember(subject)
-        return subject if found is None else found.map(subject, self._random_below)
-
-    def _remember(self, subject: bytes) -> _Mapping | None:
-        selected = (each for each in self._mappings.values() if each.source.selects(subject))
-        mapping = next(selected, None)
-        if len(self._found) >= MAPPED_SUBJECTS_MAX:
-            self._found.clear()
-        self._found[subject] = mapping
-        return mapping
+        return self.applied.map(subject)
 
 
 def _as_destination(source: str) -> str:
@@ -209,18 +190,21 @@ class ImportNames:
         """What is imported, as it is called here."""
 
         self._tokens = [token.encode() for token in tokens]
-        self._forward = SubjectTransform(there, ".".join(forward), reversible=True)
-        self._backward = SubjectTransform(self.pattern.decode(), _reversed(there, forward))
+        self.forward = SubjectTransform(there, ".".join(forward), reversible=True)
+        """From the name there to the name here."""
+
+        self.backward = SubjectTransform(self.pattern.decode(), _reversed(there, forward))
+        """From the name here to the name there."""
 
     def here(self, subject: bytes) -> bytes:
         """Return the name here of a subject there; a subject that is not imported keeps its own."""
-        if self.is_same or not self._forward.selects(subject):
+        if self.is_same or not self.forward.selects(subject):
             return subject
-        return self._forward.apply(subject, _no_chance)
+        return self.forward.apply(subject, _no_chance)
 
     def there(self, subject: bytes) -> bytes:
         """Return the name there of an imported subject."""
-        return subject if self.is_same else self._backward.apply(subject, _no_chance)
+        return subject if self.is_same else self.backward.apply(subject, _no_chance)
 
     def overlap(self, pattern: bytes) -> bytes | None:
         """Return the subjects there that a pattern here matches, as a pattern; None for none."""

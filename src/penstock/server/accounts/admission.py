@@ -21,6 +21,7 @@ from penstock.limits import PASSWORD_THREADS_MAX
 from penstock.net.connection import Connection
 from penstock.net.host import ClosedReason
 from penstock.protocol.handshake import ConnectOptions
+from penstock.routing.applied_mappings import AppliedMappings
 from penstock.routing.sublist import Sublist
 from penstock.routing.transforms import SubjectMappings
 from penstock.security.accounts import Account, tighter
@@ -83,9 +84,9 @@ class Rights:
         return self.account.sublist
 
     @property
-    def maps_subjects(self) -> bool:
-        """Whether a publish may go on with another subject."""
-        return self.account.mappings is not None
+    def mappings(self) -> AppliedMappings | None:
+        """What a publish goes through to find its subject; None for nothing."""
+        return None if self.account.mappings is None else self.account.mappings.applied
 
     @property
     def traces_parents(self) -> bool:

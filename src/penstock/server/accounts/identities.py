@@ -23,6 +23,7 @@ from penstock.config.options.values import changed
 from penstock.errors import UsageError
 from penstock.net.connection import Connection
 from penstock.protocol.handshake import ConnectOptions
+from penstock.routing.applied_mappings import Chance
 from penstock.routing.sublist import Sublist
 from penstock.routing.transforms import SubjectMappings
 from penstock.security.accounts import AccountLimits, Accounts
@@ -298,10 +299,10 @@ class Identities:
         return name if name and self.jwt_accounts.is_to_be_fetched(name) else ""
 
     def _mappings(self, declared: Any) -> SubjectMappings | None:
-        return SubjectMappings(declared, random_below=self._random_below) if declared else None
-
-    def _random_below(self, bound: int) -> int:
-        return int.from_bytes(self._random_bytes(8), "little") % bound
+        if not declared:
+            return None
+        chance = Chance(int.from_bytes(self._random_bytes(8), "little"))
+        return SubjectMappings(declared, random_below=chance)
 
     @property
     def asks_for_credentials(self) -> bool:

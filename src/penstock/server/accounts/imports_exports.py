@@ -21,7 +21,7 @@ Thread: the event loop's. Built and changed by the server.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.config.options.accounts import AccountOptions, ExportOptions, ImportOptions
@@ -30,6 +30,7 @@ from penstock.net.connection import Connection
 from penstock.routing.hub import Service, Shadow
 from penstock.routing.interest import ignore, observe
 from penstock.routing.services import ServiceAnswers, ServiceDoor
+from penstock.routing.subject_transform import SubjectTransform
 from penstock.routing.sublist import Receiver, Sublist, Subscription
 from penstock.routing.transforms import ImportNames
 from penstock.server.system.events import client_info
@@ -129,7 +130,7 @@ class ImportedShadow(Shadow):
     def __init__(
         self,
         original: Subscription,
-        rename: Callable[[bytes], bytes] | None,
+        rename: SubjectTransform | None,
         taken_by: StreamImport,
     ) -> None:
         super().__init__(original, rename)
@@ -185,7 +186,7 @@ class StreamImport:
         pattern = self._naming.overlap(subscription.subject)
         if pattern is None or not _wants_messages(subscription):
             return
-        rename = None if self._naming.is_same else self._naming.here
+        rename = None if self._naming.is_same else self._naming.forward
         receiver = ImportedShadow(subscription, rename, self)
         shadow = Subscription(receiver, pattern, subscription.sid, subscription.queue)
         self._shadows[subscription] = shadow
@@ -227,9 +228,8 @@ class ServiceImport:
             wait_ns=self._wait_ns,
             waiting_max=SERVICE_ANSWERS_MAX,
         )
-        door = ServiceDoor(
-            self, server.hub, there.sublist, self._answers, self._naming.there, there
-        )
+        rename = None if self._naming.is_same else self._naming.backward
+        door = ServiceDoor(self, server.hub, there.sublist, self._answers, rename, there)
         self._subscription = Subscription(door, self._naming.pattern, b"1")
         here.sublist.insert(self._subscription)
 

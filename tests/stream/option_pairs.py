@@ -75,6 +75,18 @@ OPTIONS: Final[dict[str, Fields]] = {
     "allow_msg_schedules": {"allow_msg_schedules": True},
     "persist_mode": {"persist_mode": "async"},
     "pedantic": {"pedantic": True},
+    # Options that mean little without each other
+    "full by messages": {"discard": "new", "max_msgs": 6},
+    "full by bytes": {"discard": "new", "max_bytes": 600},
+    "bucket": {
+        "discard": "new",
+        "max_msgs_per_subject": 1,
+        "allow_rollup_hdrs": True,
+        "deny_delete": True,
+        "allow_direct": True,
+    },
+    "markers": {"allow_msg_ttl": True, "subject_delete_marker_ttl": 2 * HOUR_NS},
+    "counters": {"allow_msg_counter": True, "allow_atomic": True, "allow_direct": True},
 }
 """{name: fields}; `{s}` in a text is the stream's name. Sealed streams are made so after the
 script: none can be created."""

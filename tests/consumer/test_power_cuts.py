@@ -105,6 +105,11 @@ class House:
         assert change is not None
         return change
 
+    def publish(self, count: int) -> None:
+        for _ in range(count):
+            self._host.publish("s", b"body")
+        self._host.settle()
+
     def wait(self, change: Change) -> None:
         self._host.loop.run_until_complete(asyncio.wait_for(change.wait(), None))
 
@@ -232,18 +237,18 @@ def test_a_consumer_that_is_created_again_has_nothing_of_the_earlier_one(house: 
 
 
 def test_what_was_reset_is_reset_after_a_power_cut(house: House) -> None:
+    house.publish(9)
     house.wait(house.put("a", "1"))
-    change = house.keeper.save(house.consumers.consumers["a"])
-    assert change is not None
-    house.wait(change)
-    house.consumers.consumers["a"].reset(5)
-    change = house.keeper.save(house.consumers.consumers["a"])
-    assert change is not None
-    house.wait(change)
+    consumer = house.consumers.consumers["a"]
+    for seq in (8, 3):
+        consumer.reset(seq)
+        change = house.keeper.save(consumer)
+        assert change is not None
+        house.wait(change)
 
-    after = House(files_of(house).survivor(None))
-    assert after.consumers.consumers["a"].progress.pending.floor_stream_seq == 0
-    after.close()
+        after = House(files_of(house).survivor(None))
+        assert after.consumers.consumers["a"].progress.position.cursor == seq
+        after.close()
 
 
 @pytest.mark.parametrize("operation", [Operation.OPEN, Operation.WRITE, Operation.SYNC])

@@ -107,7 +107,12 @@ def test_a_new_stream_is_found_as_a_whole_or_not_at_all() -> None:
             seen.add((name, number < made, is_none))
             assert is_none != place.exists(found.path)
     # While it is made there is no stream; while it is settled there is one or none.
-    assert seen == {("unique.tmp", True, True), ("S", False, True), ("S", False, False)}
+    assert seen == {
+        ("unique.tmp", True, True),
+        ("unique.tmp", False, True),
+        ("S", False, True),
+        ("S", False, False),
+    }
     assert whole.list_names("/store/streams") == ["S"]
     for place in [each for each in files.survivors if each.is_dir(PATH)]:
         assert folder_in(place).read().created == Instant(7)
@@ -121,6 +126,10 @@ def test_a_folder_of_others_is_not_taken_for_an_unfinished_stream() -> None:
     files.open("/store/streams/notes.tmp/todo", "create").close()
     files.open("/store/streams/notes.tmp/stream.json", "create").close()
 
+    files.make_dirs("/store/streams/0123456789abcdef.tmp/msgs/quarantine")
+
+    ours = StreamFolder(files, "/store/streams/0123456789abcdef.tmp", lambda: "unique")
+    assert ours.finish_removal()
     found = StreamFolder(files, "/store/streams/notes.tmp", lambda: "unique")
     assert not found.finish_removal()
     assert files.list_names(found.path) == ["msgs", "stream.json", "todo"]

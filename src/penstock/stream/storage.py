@@ -2,7 +2,7 @@
 
     stream.json       configuration and time of creation; sealed if there is a key
     stream.removed    the same of a stream whose removal has begun
-    stream.creating   an empty file while a new stream is not on stable storage
+    stream.creating   the same of a new stream that is not on stable storage yet
     sources.json      positions in its sources, if it has any
     msgs/             the store
     consumers/        configurations and states of its consumers
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -65,6 +66,7 @@ from penstock.text.times import Instant
 DOCUMENT_NAME = "stream.json"
 REMOVED_NAME = "stream.removed"
 CREATING_NAME = "stream.creating"
+_OWN_NAME = re.compile(r"[0-9a-f]{16}\.tmp")
 MESSAGES_NAME = "msgs"
 DOCUMENT_VERSION = CHECKED_VERSION
 DOCUMENT_VERSIONS = (1, DOCUMENT_VERSION)
@@ -114,27 +116,27 @@ class StreamFolder(msgspec.Struct, frozen=True):
 
     def settle(self) -> None:
         """Put a new folder on stable storage; the folder above it is the caller's to sync."""
-        file = self.files.open(os.path.join(self.path, DOCUMENT_NAME), "read")
+        creating = os.path.join(self.path, CREATING_NAME)
+        file = self.files.open(creating, "read")
         try:
             file.sync_data()
         finally:
             file.close()
-        self.files.unlink(os.path.join(self.path, CREATING_NAME))
+        self.files.rename(creating, os.path.join(self.path, DOCUMENT_NAME))
         self.files.sync_dir(self.path)
 
     def _fill(self, path: str, document: bytes) -> None:
         messages_path = os.path.join(path, MESSAGES_NAME)
         self.files.make_dirs(path)
         # First: what else arrives on stable storage until `settle` is known to be unfinished.
-        self.files.open(os.path.join(path, CREATING_NAME), "create").close()
-        self.files.make_dirs(messages_path)
-        # A lock file tells the store that its creator syncs the folder.
-        self.files.lock(os.path.join(messages_path, LOCK_NAME)).release()
-        file = self.files.open(os.path.join(path, DOCUMENT_NAME), "create")
+        file = self.files.open(os.path.join(path, CREATING_NAME), "create")
         try:
             write_all(file, 0, document)
         finally:
             file.close()
+        self.files.make_dirs(messages_path)
+        # A lock file tells the store that its creator syncs the folder.
+        self.files.lock(os.path.join(messages_path, LOCK_NAME)).release()
 
     def write(self, config: StreamConfig, created: Instant) -> None:
         """Replace the configuration; it is durable when this returns."""
@@ -222,11 +224,14 @@ class StreamFolder(msgspec.Struct, frozen=True):
         """Remove a folder that is not a stream; return True if it was none."""
         names = self.files.list_names(self.path)
         if self.path.endswith(TEMPORARY_SUFFIX):
-            is_none = self._is_ours_alone(names)
+            # Messages of a new stream may be in it, that were never acknowledged.
+            name = os.path.basename(self.path)
+            is_none = _OWN_NAME.fullmatch(name) is not None or self._is_ours_alone(names)
         else:
-            is_none = CREATING_NAME in names or (
-                DOCUMENT_NAME not in names
-                and (REMOVED_NAME in names or all(_is_temporary(name) for name in names))
+            is_none = DOCUMENT_NAME not in names and (
+                CREATING_NAME in names
+                or REMOVED_NAME in names
+                or all(_is_temporary(name) for name in names)
             )
         if is_none:
             self.remove()

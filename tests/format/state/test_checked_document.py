@@ -60,6 +60,7 @@ def test_no_flipped_bit_of_a_stream_s_document_is_accepted() -> None:
     files.make_dirs("/")
     folder = StreamFolder(files, "/S", lambda: "unique")
     folder.make(StreamConfig(name="S", subjects=("s",)), Instant(7))
+    folder.settle()
     data = files.open("/S/stream.json", "read").read_at(0, 10_000)
     assert stream_in(data).read().config == StreamConfig(name="S", subjects=("s",))
 

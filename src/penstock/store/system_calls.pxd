@@ -8,8 +8,6 @@ cdef struct CallTable:
     ssize_t (*pread)(int fd, void* data, size_t size, off_t offset) noexcept nogil
     ssize_t (*pwrite)(int fd, const void* data, size_t size, off_t offset) noexcept nogil
     int (*fdatasync)(int fd) noexcept nogil
-    # Have the disk begin with what was written there; an `fdatasync` is still to follow.
-    void (*begin_sync)(int fd, off_t offset, size_t size) noexcept nogil
     # Opens a file of an open folder to be read.
     int (*open_in)(int folder, const char* name) noexcept nogil
     off_t (*length)(int fd) noexcept nogil

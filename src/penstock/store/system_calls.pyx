@@ -29,10 +29,6 @@ from posix.unistd cimport SEEK_END, close, fdatasync, lseek, pread, pwrite
 cdef extern from "Python.h":
     bytes PyUnicode_EncodeFSDefault(object text)
 
-cdef extern from "<fcntl.h>" nogil:
-    int sync_file_range(int fd, off_t offset, off_t size, unsigned int flags)
-    unsigned int SYNC_FILE_RANGE_WRITE
-
 cdef struct Start:
     const char* name
     int64_t size
@@ -47,11 +43,6 @@ cdef off_t _length(int fd) noexcept nogil:
     return lseek(fd, 0, SEEK_END)
 
 
-cdef void _begin_sync(int fd, off_t offset, size_t size) noexcept nogil:
-    # Where it fails, the sync that follows does what is left, and tells.
-    sync_file_range(fd, offset, <off_t>size, SYNC_FILE_RANGE_WRITE)
-
-
 cdef class SystemCalls:
     """A table of system calls; this one is the operating system's."""
 
@@ -59,7 +50,6 @@ cdef class SystemCalls:
         self.table.pread = pread
         self.table.pwrite = pwrite
         self.table.fdatasync = fdatasync
-        self.table.begin_sync = _begin_sync
         self.table.open_in = _open_in
         self.table.length = _length
         self.table.close = close

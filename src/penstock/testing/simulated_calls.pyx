@@ -134,11 +134,6 @@ cdef int _fdatasync(int fd) noexcept nogil:
     return <int>_returned(_sync(fd))
 
 
-cdef void _begin_sync(int fd, off_t offset, size_t size) noexcept nogil:
-    # A simulated disk begins with nothing by itself.
-    pass
-
-
 cdef int _open_in(int folder, const char* name) noexcept nogil:
     return <int>_returned(_open(folder, name))
 
@@ -158,7 +153,6 @@ cdef class SimulatedCalls(SystemCalls):
         self.table.pread = _pread
         self.table.pwrite = _pwrite
         self.table.fdatasync = _fdatasync
-        self.table.begin_sync = _begin_sync
         self.table.open_in = _open_in
         self.table.length = _length
         self.table.close = _close_fd

@@ -79,7 +79,6 @@ cdef enum:
     # A thread only calls the system. The calls of a simulated disk run Python, which needs about as
     # much; memory is taken for the pages that are touched alone.
     STACK_BYTES = 1048576
-    PIECE_BYTES = 524288
 
 # The queue and its length, how many threads there are and how many of them wait for work, and how
 # many others wait for a job's end.
@@ -122,17 +121,6 @@ cdef void _write(
             task.error = errno
 
 
-cdef void _write_data(Task* task) noexcept nogil:
-    # Much is written in pieces, so that the disk is at work on one while the next is copied.
-    cdef size_t done = 0, piece
-    while done < task.size and not task.error:
-        piece = min(task.size - done, PIECE_BYTES)
-        _write(task, task.fd, task.data + done, piece, task.offset + done)
-        if task.syncs and not task.error and done + piece < task.size:
-            task.calls.begin_sync(task.fd, <off_t>(task.offset + done), piece)
-        done += piece
-
-
 cdef void _make_room(Task* task) noexcept nogil:
     # Write zeros behind the data. A disk that is too full for them may do for the data.
     cdef size_t wanted = task.room
@@ -151,7 +139,7 @@ cdef void _make_room(Task* task) noexcept nogil:
 
 cdef void _do(Task* task) noexcept nogil:
     cdef int64_t started_ns = _now_ns()
-    _write_data(task)
+    _write(task, task.fd, task.data, task.size, task.offset)
     if task.room and not task.error:
         _make_room(task)
     if task.syncs and not task.error and task.calls.fdatasync(task.fd) != 0:

@@ -6,8 +6,8 @@ without a sync, for those who read folders: Spark, the command line, an earlier 
 was no change for longer, all of them are synced, and the journal's files are removed.
 
 Invariants: folders are written, synced and removed by the thread of `state_writer` alone, a few at
-a time, so that no state waits long. The journal is cut only if everything in it is on stable
-storage in a folder, or its folder is gone for good.
+a time, so that no state waits long; only at the end are they synced by several. The journal is cut
+only if everything in it is on stable storage in a folder, or its folder is gone for good.
 
 Thread: the event loop's, but for `_write` and `_sync`.
 """
@@ -34,6 +34,7 @@ from penstock.limits import (
     CONSUMER_FOLDERS_S_MAX,
     CONSUMER_JOURNAL_REST_S,
 )
+from penstock.store.threads import COMMITS
 from penstock.stream.changes import Change
 from penstock.stream.stream import Stream, StreamHost
 from penstock.text.times import Instant
@@ -270,7 +271,8 @@ class ConsumerFolders:
         run(lambda: self._write(unwritten)).result()
         if self.journal.paths and not self.holds_all:
             paths, some, parents = self._take_stock()
-            if run(lambda: self._sync(some)).result():
+            # Nobody is served any more: by several threads, which share the system's commits.
+            if all(COMMITS.map(lambda each: self._sync([each]), some)):
                 run(lambda: self._cut(paths, parents)).result()
 
 

@@ -101,7 +101,7 @@ def _user(name: str, more: str = "") -> str:
 
 def _accounts(**accounts: str) -> str:
     made = (f"{name} {{ {about} }}" for name, about in accounts.items())
-    return f"accounts {{ {' '.join(made)} }}"
+    return f"accounts {{ {', '.join(made)} }}"
 
 
 _RIGHTS = (
@@ -109,7 +109,7 @@ _RIGHTS = (
     ' deny: "bench.secret.>" }, subscribe: { allow: ["bench", "bench.>", "_INBOX.>"],'
     ' deny: "bench.secret.>" } }'
 )
-_MANY_ACCOUNTS = " ".join(
+_MANY_ACCOUNTS = ", ".join(
     f"A{place} {{ users: [ {_user(f'u{place}')} ] {'' if place else ', jetstream: enabled'} }}"
     for place in range(ACCOUNTS)
 )

@@ -27,6 +27,7 @@ Json = dict[str, Any]
 SECTIONS = {
     "The store": ("append", "scan", "load", "open", "memory", "latency", "workloads"),
     "The server": ("server", "server-memory"),
+    "Transports and identities": ("transports",),
     "Streams": ("jetstream", "jetstream-restart"),
     "Streams with options": ("breadth",),
     "The API": ("api",),

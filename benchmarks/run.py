@@ -55,6 +55,7 @@ from benchmarks import (
     store_open,
     store_scan,
     store_workloads,
+    transports,
 )
 from benchmarks.compared import REFERENCE
 from benchmarks.measure import FULL, QUICK, SIZES, Row, Sizes
@@ -82,6 +83,7 @@ BENCHES: dict[str, Callable[[Sizes, Path], list[Row]]] = {
     "workloads": store_workloads.run,
     "server": server_throughput.run,
     "server-memory": server_memory.run,
+    "transports": transports.run,
     "jetstream": jetstream_publish.run,
     "jetstream-restart": jetstream_restart.run,
     "breadth": breadth.run,

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from benchmarks.compared import REFERENCE, rate
+from benchmarks.compared import REFERENCE, processor_time, rate
 from benchmarks.measure import Row, Sizes, at_least, at_most, ratio, si
 from penstock.bench.plan import Job, Kind, Plan, Role, Target
 from penstock.bench.runs import LoadProcesses, Series, in_turns, sized
@@ -34,7 +34,7 @@ from penstock.client.connect import ClientTls
 from penstock.client.credentials import Credentials
 
 ROUNDS_MAX = 3
-SECONDS_PART = 0.4
+SECONDS_PART = 0.25
 """The length of a run, as a part of that of the main cases."""
 
 KEPT_OF_PLAIN = 0.85
@@ -305,6 +305,7 @@ def _rows(option: Option, case: str, measured: list[Series]) -> list[Row]:
             at_least(round(rate_bound, 2)),
             f"{_shown(rates[1])}; plain {_shown(rates[0])}; {REFERENCE} {_shown(rates[2])}",
             dict(zip(named, rates, strict=True)),
+            processor_time(measured[1], measured[2]),
         ),
         Row(
             "transports",

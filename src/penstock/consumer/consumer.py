@@ -41,6 +41,7 @@ from penstock.consumer.state_writer import Snapshot
 from penstock.format.state.consumer import ConsumerState
 from penstock.limits import TIMER_S_MAX
 from penstock.protocol.headers import value_of
+from penstock.stream.changes import Change
 from penstock.stream.config.config import API_LEVEL, RetentionPolicy
 from penstock.subjects import SubjectFilter
 from penstock.text.times import Instant
@@ -70,6 +71,7 @@ class Consumer:
         "_sender",
         "_timer",
         "_timer_ns",
+        "_untold",
         "created",
         "delivery",
         "folder",
@@ -108,6 +110,9 @@ class Consumer:
         self.delivery: DeliveryMode = self._new_delivery()
         self._pump = Pump(stream, consumers.scanner, self.progress, self._sender)
         self._is_pumping = False
+        self._untold = 0
+        """Changes of the configuration that no client has been told of yet."""
+
         self._is_pump_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
@@ -199,8 +204,12 @@ class Consumer:
         self._consumers.hungry.pop(self, None)
         self._consumers.expecting.pop(self, None)
 
-    def update(self, config: ConsumerConfig) -> None:
-        """Change to another configuration, which was checked."""
+    def update(self, config: ConsumerConfig, told: Change | None = None) -> None:
+        """Change to another configuration, which was checked.
+
+        Nothing is delivered until the client that asked for it is `told`, so that it hears of a
+        pause's end before it receives what waited for that.
+        """
         old = self.config
         self.progress.configure(config)
         self._change_letters()
@@ -212,6 +221,14 @@ class Consumer:
             seqs = [seq for seq, _, _ in self.progress.pending.entries()]
             self._expire([seq for seq in seqs if self.letters is None or seq not in self.letters])
         self.configure()
+        if told is None:
+            self.pump_soon()
+        else:
+            self._untold += 1
+            told.then(self._go_on)
+
+    def _go_on(self, error: OSError | None) -> None:
+        self._untold -= 1
         self.pump_soon()
 
     def _change_letters(self) -> None:
@@ -380,7 +397,7 @@ class Consumer:
 
     def pump(self) -> None:
         """Deliver what can be delivered now."""
-        if self.is_closed:
+        if self.is_closed or self._untold:
             return
         if self._is_pumping:
             # This is a consequence of what is just being sent.

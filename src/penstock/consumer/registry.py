@@ -350,17 +350,20 @@ class StreamConsumers:
             return latest and self._with_stream(latest)
         change = self.folders.keep(consumer, config)
         change.on_failure(lambda error: self._change_back(consumer, old))
-        self._change(consumer, config)
-        return self._with_stream(change)
+        told = self._with_stream(change)
+        self._change(consumer, config, told)
+        return told
 
     def _change_back(self, consumer: Consumer, config: ConsumerConfig) -> None:
         if not consumer.is_closed:
             self._change(consumer, config)
 
-    def _change(self, consumer: Consumer, config: ConsumerConfig) -> None:
+    def _change(
+        self, consumer: Consumer, config: ConsumerConfig, told: Change | None = None
+    ) -> None:
         old = consumer.config.pause_until
         has_other_filters = config.filters != consumer.config.filters
-        consumer.update(config)
+        consumer.update(config, told)
         if has_other_filters and self.stream.config.retention is RetentionPolicy.INTEREST:
             self.retention.sweep()
         if config.pause_until != old:

@@ -40,6 +40,7 @@ cdef class ServiceAnswers(Receiver):
     cdef int32_t _find(self, const uint8_t* subject, size_t size) noexcept
     cdef int _forget(self, const uint8_t* subject) noexcept
     cdef int _start(self) except -1
+    cdef int _stop(self) except -1
     cdef int _draw(self, uint8_t* out) except -1
     cdef int _pass(
         self, const uint8_t* token, const uint8_t* reply, size_t reply_size, const Frame* frame,

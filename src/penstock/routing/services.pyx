@@ -115,9 +115,7 @@ cdef class ServiceAnswers(Receiver):
         """Wait for nothing more, neither here nor there."""
         cdef ServiceAnswers each
         for each in (self, self.backward):
-            if each.subscription is not None:
-                each.there.remove(each.subscription)
-                each.subscription = None
+            each._stop()
             while each.waiting.count:
                 each.waiting.remove(each.waiting.oldest)
 
@@ -140,6 +138,12 @@ cdef class ServiceAnswers(Receiver):
     cdef int _start(self) except -1:
         self.subscription = Subscription(self, self.prefix[:PREFIX_BYTES] + b"*", b"1")
         self.there.insert(self.subscription)
+        return 0
+
+    cdef int _stop(self) except -1:
+        if self.subscription is not None:
+            self.there.remove(self.subscription)
+            self.subscription = None
         return 0
 
     cdef int _draw(self, uint8_t* out) except -1:
@@ -299,6 +303,7 @@ cdef class ServiceDoor(Receiver):
     cdef int _ask(self, const Frame* frame, Frame* other) except -1:
         cdef uint8_t[ANSWER_SUBJECT_BYTES] reply
         cdef bint wants_answer = _wants_answer(frame)
+        cdef bint was_listening = self.answers.subscription is not None
         cdef int taken
         cdef object traced = None
         if wants_answer:
@@ -321,6 +326,9 @@ cdef class ServiceDoor(Receiver):
             self.is_asking = False
         if wants_answer and not is_awaited:
             self.answers._forget(reply)
+            if traced is not None and not was_listening:
+                # A request that is only traced leaves nothing behind.
+                self.answers._stop()
         return TAKEN if taken else 0
 
     cdef bytes _take_target(self, const Frame* frame, Name* name):

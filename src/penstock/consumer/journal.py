@@ -18,12 +18,12 @@ Thread: the event loop's; `_write` runs in another.
 from __future__ import annotations
 
 import os
-import re
 from concurrent.futures import Executor, Future
 
 from penstock.errors import FormatError, UnsupportedVersion
 from penstock.format.state.journal import (
     HEAD_BYTES,
+    JOURNAL_NAME,
     JournalEntry,
     decode_journal,
     encode_frame,
@@ -34,8 +34,6 @@ from penstock.store.threads import COMMITS
 from penstock.store.vfs import File, write_all
 from penstock.stream.changes import Change
 from penstock.stream.stream import StreamHost
-
-_NAME = re.compile(r"consumers\.([0-9]{1,10})\.journal\Z")
 
 Recovered = dict[str, bytes | None]
 """The documents of a stream's consumers by their names; None of one that was removed."""
@@ -80,7 +78,7 @@ class ConsumerJournal:
         numbered = [
             (int(match[1]), name)
             for name in self._host.files.list_names(self._folder)
-            if (match := _NAME.match(name))
+            if (match := JOURNAL_NAME.match(name))
         ]
         for number, name in sorted(numbered):
             self._number = number

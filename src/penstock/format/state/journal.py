@@ -23,11 +23,15 @@ Pure; any thread.
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import NamedTuple
 
 from penstock.errors import FormatError, UnsupportedVersion
 from penstock.format.hashing import xxh64
+
+JOURNAL_NAME = re.compile(r"consumers\.([0-9]{1,10})\.journal\Z")
+"""The name of a journal's file in the account's folder, with its number: later files count more."""
 
 MAGIC = b"PNSTKJNL"
 VERSION = 1

@@ -10,6 +10,7 @@ Loaded by executors.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections import Counter
@@ -28,9 +29,14 @@ from penstock.format.golang.directory import GoStreamReader, is_go_stream_direct
 from penstock.format.layout import CONSUMERS_NAME
 from penstock.format.state.checked_document import without_checksum
 from penstock.format.state.consumer import ConsumerState, SequencePair, decode_consumer_state
+from penstock.format.state.journal import JOURNAL_NAME, decode_journal
 from penstock.format.state.sealed_document import DocumentKeys
 from penstock.format.summary import summarize
-from penstock.limits import CONSUMER_STATE_BYTES_MAX, STREAM_DOCUMENT_BYTES_MAX
+from penstock.limits import (
+    CONSUMER_JOURNAL_FILE_BYTES_MAX,
+    CONSUMER_STATE_BYTES_MAX,
+    STREAM_DOCUMENT_BYTES_MAX,
+)
 from penstock.spark.blocks.scan import StreamDirectory
 from penstock.spark.folder import folder_at, stream_name
 from penstock.spark.schema import Column, arrow_schema
@@ -288,6 +294,7 @@ class _OurFolder:
         self._directory = directory
         self._folder = folder_at(directory.path)
         self._names = set(self._folder.list_names())
+        self._consumers_path = f"{directory.path.rstrip('/')}/{CONSUMERS_NAME}"
         secret = directory.secret()
         self._has_key = secret is not None
         self._keys = DocumentKeys(key=None if secret is None else StoreKey(secret))
@@ -308,7 +315,7 @@ class _OurFolder:
             "last_timestamp": summary.last_time_ns or None,
             "deleted": summary.deleted,
             "subject_count": summary.subjects,
-            "consumer_count": len(self._consumer_folders()),
+            "consumer_count": len(self._consumer_documents()),
             "block_count": len(reader.blocks),
         }
 
@@ -331,16 +338,43 @@ class _OurFolder:
                 "encrypted": block.encrypted,
             }
 
-    def _consumer_folders(self) -> list[ReadableFolder]:
-        if CONSUMERS_NAME not in self._names:
-            return []
-        above = f"{self._directory.path.rstrip('/')}/{CONSUMERS_NAME}"
-        found = []
-        for name in folder_at(above).list_names():
-            folder = folder_at(f"{above}/{name}")
-            if "consumer.json" in folder.list_names():
-                found.append(folder)
-        return found
+    def _consumer_documents(self) -> dict[str, bytes]:
+        """Return the content of each `consumer.json`, by the consumer's folder.
+
+        What a running server has changed within the last second is in its journal only.
+        """
+        documents: dict[str, bytes] = {}
+        if CONSUMERS_NAME in self._names:
+            for name in folder_at(self._consumers_path).list_names():
+                with contextlib.suppress(FileNotFoundError):
+                    folder = folder_at(f"{self._consumers_path}/{name}")
+                    documents[name] = _read(folder, "consumer.json", STREAM_DOCUMENT_BYTES_MAX)
+        for name, document in self._journaled():
+            if document is None:
+                documents.pop(name, None)
+            else:
+                documents[name] = document
+        return documents
+
+    def _journaled(self) -> Iterator[tuple[str, bytes | None]]:
+        """Yield what the account's journal says of this stream's consumers, in its order."""
+        account = "/".join(self._directory.path.rstrip("/").split("/")[:-2])
+        if account_of(self._directory.path) is None:
+            return
+        document = self._document(self._folder, "stream.json", "stream.json")
+        created_ns = time_ns((document or {}).get("created"))
+        folder = folder_at(account)
+        matches = filter(None, map(JOURNAL_NAME.match, folder.list_names()))
+        for match in sorted(matches, key=lambda each: int(each[1])):
+            try:
+                # The changes that fill it are written whole.
+                data = _read(folder, match[0], 4 * CONSUMER_JOURNAL_FILE_BYTES_MAX)
+            except FileNotFoundError:
+                # The server has put it into the folders, and removed it.
+                continue
+            for entry in decode_journal(data, path=f"{account}/{match[0]}").entries:
+                if (entry.stream, entry.stream_ns) == (self.name, created_ns):
+                    yield entry.consumer, entry.document
 
     def subjects(self, subjects: SubjectFilter) -> Mapping[bytes, int]:
         """Return the messages by subject, from the indexes."""
@@ -348,9 +382,10 @@ class _OurFolder:
 
     def consumers(self) -> Iterator[Row]:
         """Yield the row of each consumer."""
-        for folder in self._consumer_folders():
-            base = folder.path.rstrip("/").rpartition("/")[2]
-            document = self._document(folder, "consumer.json", f"consumer.json/{base}")
+        for base, data in sorted(self._consumer_documents().items()):
+            folder = folder_at(f"{self._consumers_path}/{base}")
+            path = f"{folder.path}/consumer.json"
+            document = self._decoded(data, f"consumer.json/{base}", path)
             state = _state(folder, (document or {}).get("start_seq", 0))
             known = {} if document is None else consumer_facts(document.get("config", {}))
             yield known | {
@@ -368,9 +403,12 @@ class _OurFolder:
             data = _read(folder, name, STREAM_DOCUMENT_BYTES_MAX)
         except FileNotFoundError:
             return None
+        return self._decoded(data, which, f"{folder.path}/{name}")
+
+    def _decoded(self, data: bytes, which: str, path: str) -> dict[str, Any] | None:
+        """Return a document; None if it is encrypted and there is no key."""
         if not self._has_key and not data.lstrip().startswith(b"{"):
             return None
-        path = f"{folder.path}/{name}"
         plain = self._keys.open(data, stream=self.name.encode(), which=which.encode(), path=path)
         try:
             found = json.loads(without_checksum(plain)[0])

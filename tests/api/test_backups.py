@@ -43,17 +43,20 @@ def taken(client: NatsClient, name: str = "S", **request: Any) -> tuple[bytes, d
     client.subscribe("snapshot")
     wanted = json.dumps({"deliver_subject": "snapshot"} | request).encode()
     client.publish(f"$JS.API.STREAM.SNAPSHOT.{name}", wanted, reply="_IN.answer")
-    pieces, answer, acknowledged = [], None, 0
-    while (found := client.next_delivery()).payload or answer is None:
-        # A piece of the real server's may overtake the answer.
+    pieces, answer, end, acknowledged = [], None, None, 0
+    while answer is None or end is None:
+        found = client.next_delivery()
+        # The real server's pieces may overtake its answer, even the last one.
         if found.subject == "_IN.answer":
             answer = json.loads(found.payload)
-            continue
-        pieces.append(found.payload)
+        elif not found.payload:
+            end = found
+        else:
+            pieces.append(found.payload)
         if found.reply:
             acknowledged += 1
             client.publish(found.reply)
-    assert found.headers == (b"NATS/1.0 204\r\n\r\n" if acknowledged else b"")
+    assert end.headers == (b"NATS/1.0 204\r\n\r\n" if acknowledged else b"")
     return b"".join(pieces), answer, acknowledged
 
 

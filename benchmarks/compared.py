@@ -28,6 +28,7 @@ from penstock.bench.servers import (
     BenchServer,
     find_executable,
     processor_ns,
+    processor_ns_since,
     with_jetstream,
 )
 
@@ -98,7 +99,7 @@ def metered(server: BenchServer, action: Callable[[], int], *, message_bytes: in
     before_ns, started = processor_ns(server.pid), time.perf_counter()
     messages = action()
     seconds = time.perf_counter() - started
-    used_ns = processor_ns(server.pid) - before_ns
+    used_ns = processor_ns_since(server.pid, before_ns)
     return Run(messages, messages * message_bytes, seconds, processor_ns=used_ns)
 
 

@@ -34,6 +34,7 @@ from penstock.bench.servers import (
     BenchServer,
     find_executable,
     processor_ns,
+    processor_ns_since,
     with_jetstream,
 )
 from penstock.client.client import Client
@@ -88,7 +89,7 @@ class Publisher:
         send_requests(
             self._client, self._subject, b"x" * PAYLOAD_BYTES, 1, taken_ns, spread=self._keys
         )
-        self.processor_ns.append((processor_ns(self._pid) - before_ns) / count)
+        self.processor_ns.append(processor_ns_since(self._pid, before_ns) / count)
         return [each / 1e9 for each in taken_ns]
 
     def close(self) -> None:

@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.bench.servers import OURS, BenchServer, find_executable, processor_ns
+from penstock.bench.servers import (
+    OURS,
+    BenchServer,
+    find_executable,
+    processor_ns,
+    processor_ns_since,
+)
 from penstock.client.client import Client
 from penstock.errors import BenchFailed, UsageError
 
@@ -63,6 +69,12 @@ def test_the_processor_time_of_a_process_has_that_of_ended_threads() -> None:
 
     used_ns = processor_ns(os.getpid()) - before_ns
     assert 40_000_000 <= used_ns <= time.process_time_ns()
+
+
+def test_a_while_too_short_for_the_clock_can_still_be_divided_by() -> None:
+    not_counted_yet_ns = processor_ns(os.getpid()) + 1_000_000_000
+
+    assert processor_ns_since(os.getpid(), not_counted_yet_ns) == 1
 
 
 def test_a_server_that_does_not_start_is_told_with_its_last_words() -> None:

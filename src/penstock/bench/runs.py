@@ -43,7 +43,7 @@ from penstock.bench.plan import (
     Role,
     Target,
 )
-from penstock.bench.servers import processor_ns
+from penstock.bench.servers import processor_ns, processor_ns_since
 from penstock.bench.streams import (
     FilledStreams,
     as_filling,
@@ -178,13 +178,13 @@ class LoadProcesses:
             processor_before_ns = processor_ns(target.pid) if target.pid else 0
             started_ns = self._clock.monotonic_ns()
             done = course.go()
-            processor_after_ns = processor_ns(target.pid) if target.pid else 0
+            used_ns = processor_ns_since(target.pid, processor_before_ns) if target.pid else 0
         except BaseException:
             # Some processes are still at work on a run that is over.
             self.end()
             raise
         run = _judge(plan, jobs, done, started_ns)
-        return replace(run, processor_ns=processor_after_ns - processor_before_ns)
+        return replace(run, processor_ns=used_ns)
 
     def end(self) -> None:
         """Kill every process; the next run starts new ones. Filled streams stay."""

@@ -59,6 +59,13 @@ def processor_ns(pid: int) -> int:
     return time.clock_gettime_ns(~pid << 3 | PROCESS_CLOCK)
 
 
+def processor_ns_since(pid: int, before_ns: int) -> int:
+    """Return the processor time of a process since `processor_ns` was `before_ns`; at least 1."""
+    # The time of a process that runs is counted at the clock's ticks: a short while may count as
+    # nothing, and what is divided by it needs a number.
+    return max(1, processor_ns(pid) - before_ns)
+
+
 class BenchServer:
     """A running server; `url` is where it listens."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock import error_codes
-from penstock.api import backups, consumers, messages, streams
+from penstock.api import consumers, messages, restores, snapshots, streams
 from penstock.api.dispatch import Call, Documents, Endpoint, Table
 from penstock.api.documents import AccountInfo, ApiStatistics, LimitsInfo, TierInfo
 from penstock.errors import ApiError
@@ -66,8 +66,8 @@ ENDPOINTS: Final = Table(
         Endpoint("STREAM.PURGE.*", "stream_purge_response", streams.purge),
         Endpoint("STREAM.MSG.GET.*", "stream_msg_get_response", messages.get, is_quiet=True),
         Endpoint("STREAM.MSG.DELETE.*", "stream_msg_delete_response", messages.delete),
-        Endpoint("STREAM.SNAPSHOT.*", "stream_snapshot_response", backups.snapshot),
-        Endpoint("STREAM.RESTORE.*", "stream_restore_response", backups.restore),
+        Endpoint("STREAM.SNAPSHOT.*", "stream_snapshot_response", snapshots.snapshot),
+        Endpoint("STREAM.RESTORE.*", "stream_restore_response", restores.restore),
         Endpoint("STREAM.LEADER.STEPDOWN.*", "stream_leader_stepdown_response", _needs_cluster),
         Endpoint("STREAM.PEER.REMOVE.*", "stream_remove_peer_response", _needs_cluster),
         Endpoint("STREAM.PEER.EVACUATE.*", "stream_evacuate_peer_response", _needs_cluster),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+from random import Random
+
 import pytest
 
+from penstock.net.link import Link
 from penstock.routing.applied_mappings import Chance
 from penstock.routing.hub import Hub, Service
 from penstock.routing.sublist import Sublist, Subscription
@@ -377,3 +381,27 @@ def test_what_a_service_does_counts_as_more_than_a_delivery(room: Room) -> None:
     assert 400 < len(calls) < 600
     sender.release()
     assert len(calls) == 600
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_large_messages_are_whole_wherever_the_reads_part_them(room: Room, seed: int) -> None:
+    random = Random(seed)
+    receiver = room.link()
+    receiver.max_pending = 2**30
+    room.subscribe(receiver, b"a")
+    near, far = socket.socketpair()
+    with near, far:
+        sender = Link(room.hub, near.fileno())
+        sender.sublist, sender.authorized, sender.max_payload = room.sublist, True, 4_000_000
+        sender.verbose = sender.pedantic = False
+        # Among them some that are longer than a read, and than what is kept before one.
+        sizes = [1, 131_072, 1_048_576, 3_000_000] + [random.randrange(200_000) for _ in range(40)]
+        random.shuffle(sizes)
+        payloads = [random.randbytes(size) for size in sizes]
+        said = memoryview(b"".join(b"PUB a %d\r\n%b\r\n" % (len(p), p) for p in payloads))
+        far.setblocking(False)
+        while said:
+            said = said[far.send(said[: random.randrange(1, 300_000)]) :]
+            sender.on_readable()
+
+    assert receiver.sent == b"".join(b"MSG a 1 %d\r\n%b\r\n" % (len(p), p) for p in payloads)

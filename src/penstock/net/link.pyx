@@ -29,7 +29,8 @@ from penstock.protocol.lines cimport (
 )
 from penstock.protocol.subject_cache cimport same_text
 from penstock.routing.hub cimport (
-    HEADROOM, TAKEN, TAKEN_LATE, Hub, Name, Shadow, keep_name, route_to,
+    HEADROOM, READ_BYTES, READ_BYTES_MAX, TAKEN, TAKEN_LATE, Hub, Name, Shadow, keep_name,
+    route_to,
 )
 from penstock.routing.outbox cimport Outbox
 from penstock.routing.sublist cimport Frame, Matches, Receiver, Subscription
@@ -57,6 +58,10 @@ cdef enum:
     # Python is asked to decide on costs as much as many of them.
     TURN_COST = 100000
     PYTHON_COST = 200
+    # What one link may have read before others get their turn.
+    TURN_BYTES = 524288
+    # A message of at least so many bytes is worth a larger read.
+    LARGE_MESSAGE = 32768
     # A kept operation larger than this gives its memory back when it is done.
     TAIL_KEPT = 16384
 
@@ -156,10 +161,11 @@ cdef class Link(Receiver):
     def on_readable(self):
         """Read what the socket has, route it, and send what receivers gathered."""
         cdef ssize_t got
-        cdef int turns = 0
+        cdef size_t wanted, turn = 0
         self.spent = 0
-        while not self.closed and not self.held and turns < 4:
-            got = c_recv(self.fd, self.hub.buffer + HEADROOM, self.hub.buffer_bytes, MSG_DONTWAIT)
+        while not self.closed and not self.held and turn < TURN_BYTES:
+            wanted = READ_BYTES if self.tail_wanted < LARGE_MESSAGE else READ_BYTES_MAX
+            got = c_recv(self.fd, self.hub.buffer + HEADROOM, wanted, MSG_DONTWAIT)
             if got < 0:
                 if errno == EINTR:
                     continue
@@ -170,8 +176,8 @@ cdef class Link(Receiver):
                 self.on_lost()
                 break
             self._consume_read(self.hub.buffer + HEADROOM, got)
-            turns += 1
-            if <size_t>got < self.hub.buffer_bytes:
+            turn += got
+            if <size_t>got < wanted:
                 break
         self.hub.flush()
         self._stall_if_wanted()

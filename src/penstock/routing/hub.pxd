@@ -7,8 +7,13 @@ from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscri
 
 
 cdef enum:
-    # Room before what is read, for an operation that began in the read before.
-    HEADROOM = 65536
+    # Room before what is read, for an operation that began in the read before: a payload of the
+    # usual greatest size. What is not used takes no memory.
+    HEADROOM = 1114112
+    # What is read at once: usually so much that it stays in the caches; more from a client whose
+    # messages are about as large, for what is read of a message in part is copied.
+    READ_BYTES = 131072
+    READ_BYTES_MAX = 524288
     # How a receiver took a message: as it should, while it is far behind, by a call into Python.
     TAKEN = 1
     TAKEN_LATE = 2
@@ -21,8 +26,8 @@ cdef class Hub:
     cdef readonly uint64_t in_bytes
     cdef readonly uint64_t out_msgs
     cdef readonly uint64_t out_bytes
+    # HEADROOM, then READ_BYTES_MAX.
     cdef uint8_t* buffer
-    cdef size_t buffer_bytes
     cdef list dirty
     # Receivers whose `finish` is called when the buffer at hand is done.
     cdef list finishing

@@ -13,10 +13,6 @@ from libc.string cimport memcmp, memcpy
 from penstock.routing.subject_transform cimport SubjectTransform
 from penstock.routing.sublist cimport Frame, Matches, Receiver, Sublist, Subscription
 
-cdef enum:
-    READ_BYTES = 131072
-
-
 # How many messages are being passed on between accounts, one within the other.
 cdef int passing_on = 0
 
@@ -43,10 +39,9 @@ cdef class Hub:
     """What the links of one server share."""
 
     def __cinit__(self):
-        self.buffer = <uint8_t*>malloc(HEADROOM + READ_BYTES)
+        self.buffer = <uint8_t*>malloc(HEADROOM + READ_BYTES_MAX)
         if self.buffer == NULL:
             raise MemoryError
-        self.buffer_bytes = READ_BYTES
         self.dirty = []
         self.finishing = []
 

@@ -218,6 +218,23 @@ RESPONSES_TRACKED_MAX = 65_536
 """Reply subjects per connection that may still be answered (`allow_responses`). A service has one
 for each request it works on; beyond it the oldest is forgotten and can no longer be answered."""
 
+# Turns of the event loop
+
+TURN_LONG_NS = 20_000_000
+"""Nanoseconds that a turn of the event loop may last, whatever is asked: so long, at the most, may
+one client's work keep others waiting. Longer ones are counted."""
+
+TURN_TOLD_NS = 100_000_000
+"""Nanoseconds after which a turn is worth a line in the log: clients notice it."""
+
+TURN_TOLD_APART_NS = 60 * 10**9
+"""Nanoseconds between two such lines, so that a machine that is overloaded does not fill its disk
+with them."""
+
+WORK_TURN_NS = 4_000_000
+"""Nanoseconds of a turn that go to long work of one stream, as removing very many messages. What is
+left to do then waits for the next turn."""
+
 # Connections
 
 LISTEN_BACKLOG = 4096

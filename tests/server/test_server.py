@@ -12,7 +12,9 @@ import uvloop
 
 from penstock.config.options.server import AuthorizationOptions, ServerOptions
 from penstock.errors import CannotListen
+from penstock.limits import TURN_TOLD_APART_NS, TURN_TOLD_NS
 from penstock.server.server import Server
+from penstock.testing.clock import FakeClock
 from tests.support.settling import settle
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -128,3 +130,28 @@ def test_a_token_is_asked_for_and_known() -> None:
             writer.close()
 
     run(scenario)
+
+
+def test_a_turn_that_is_far_too_long_is_told_in_the_log_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, lines = FakeClock(), list[str]()
+    server = Server(options(), clock=clock)
+    monkeypatch.setattr(server, "log", lambda level, text: lines.append(f"{level} {text}"))
+    passed_ns = 1
+    server.turns.note(passed_ns, 0)
+
+    def told_of(turn_ns: int) -> list[str]:
+        nonlocal passed_ns
+        lines.clear()
+        passed_ns += turn_ns
+        clock.advance_ns(turn_ns)
+        server.turns.note(passed_ns, 0)
+        return lines
+
+    assert told_of(TURN_TOLD_NS) == []
+    waited = "WRN Clients have waited 150 ms for a turn of the event loop"
+    assert told_of(150_000_000) == [waited]
+    assert told_of(150_000_000) == []
+    clock.advance_ns(TURN_TOLD_APART_NS)
+    assert told_of(150_000_000) == [waited]

@@ -308,6 +308,16 @@ class ServerFacts(msgspec.Struct, frozen=True):
     operators: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
 
+class TurnFacts(msgspec.Struct, frozen=True):
+    """How long the turns of the event loop were since the server started."""
+
+    turns: int = 0
+    long_turns: int = 0
+    """Those that lasted longer than a turn may."""
+
+    longest_ns: int = 0
+
+
 class Counters(msgspec.Struct, frozen=True):
     """What the server has counted since it started, and how it is now."""
 
@@ -324,6 +334,7 @@ class Counters(msgspec.Struct, frozen=True):
     cpu_percent: float
     cpu_seconds: float
     cores: int
+    turns: TurnFacts = TurnFacts()
 
 
 class Source(Protocol):

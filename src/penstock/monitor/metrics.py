@@ -104,6 +104,24 @@ SERVER_METRICS: tuple[Metric[Counters], ...] = (
         "Processor time that the process has used.",
         lambda c: c.cpu_seconds,
     ),
+    Metric(
+        "penstock_loop_turns_total",
+        "counter",
+        "Turns of the event loop.",
+        lambda c: c.turns.turns,
+    ),
+    Metric(
+        "penstock_loop_long_turns_total",
+        "counter",
+        "Turns of the event loop that were longer than a turn may be.",
+        lambda c: c.turns.long_turns,
+    ),
+    Metric(
+        "penstock_loop_longest_turn_seconds",
+        "gauge",
+        "The longest turn of the event loop since the start.",
+        lambda c: c.turns.longest_ns / 1e9,
+    ),
 )
 """Metrics with one value for the server."""
 

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from penstock.limits import STACKS_TASKS_MAX
-from penstock.monitor.facts import Counters, ServerFacts, Source, WebsocketFacts
+from penstock.monitor.facts import Counters, ServerFacts, Source, TurnFacts, WebsocketFacts
 from penstock.monitor.jsz import varz_part
 from penstock.monitor.query import age, number, timestamp, without_empty
 from penstock.text.quoting import quoted
@@ -49,6 +49,8 @@ def varz(source: Source, requests: Mapping[str, int]) -> dict[str, Any]:
         "slow_consumer_stats": by_kind(counters.slow_receivers),
         "stale_connection_stats": by_kind(counters.stale_connections),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
+        # The reference server has no event loop: this is ours.
+        "event_loop": _event_loop(counters.turns),
     }
     return without_empty(
         fields,
@@ -61,6 +63,14 @@ def varz(source: Source, requests: Mapping[str, int]) -> dict[str, Any]:
 def by_kind(clients: int) -> dict[str, int]:
     """Return a count by kind of connection; there are only clients here."""
     return {"clients": clients, "routes": 0, "gateways": 0, "leafs": 0}
+
+
+def _event_loop(turns: TurnFacts) -> dict[str, int]:
+    return {
+        "turns": turns.turns,
+        "long_turns": turns.long_turns,
+        "longest_turn": turns.longest_ns,
+    }
 
 
 def _settings(server: ServerFacts, jetstream: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from penstock.monitor.facts import (
     SharedFacts,
     SublistFacts,
     SubscriptionFacts,
+    TurnFacts,
 )
 from penstock.server.version import GIT_COMMIT, GO_VERSION, NATS_VERSION
 
@@ -123,6 +124,7 @@ class ServerSource:
             cpu_percent=self._measured_cpu(),
             cpu_seconds=time.process_time(),
             cores=len(os.sched_getaffinity(0)),
+            turns=TurnFacts(server.turns.turns, server.turns.long_turns, server.turns.longest_ns),
         )
 
     def _measured_cpu(self) -> float:

@@ -23,8 +23,10 @@ from penstock.config.load import settled
 from penstock.config.options.server import ServerOptions
 from penstock.config.options.values import advertised, changed
 from penstock.errors import CannotListen, UsageError
+from penstock.limits import TURN_TOLD_APART_NS
 from penstock.net.host import ClosedReason
 from penstock.net.listener import PORT_MAX, Listener, ListeningSockets
+from penstock.net.turns import TurnMeter
 from penstock.routing.hub import Hub
 from penstock.security.identifiers import new_server_id, new_xkey
 from penstock.server.accounts.admission import Admission
@@ -86,6 +88,8 @@ class Server:
         self.monitoring = Monitoring(self, self.source)
         self.system = SystemServices(self)
         self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # set by start
+        self.turns = TurnMeter(self._on_long_turn)
+        self._turn_told_ns = 0
         self.admission = Admission(self)
         self.clients = Clients(self)
         self.websockets = WebSocketListener(self)
@@ -97,6 +101,13 @@ class Server:
     def log(self, level: str, text: str) -> None:
         """Write a line to the log."""
         self.logger.line(level, text)
+
+    def _on_long_turn(self, turn_ns: int) -> None:
+        now_ns = self.clock.monotonic_ns()
+        if self._turn_told_ns and now_ns - self._turn_told_ns < TURN_TOLD_APART_NS:
+            return
+        self._turn_told_ns = now_ns
+        self.log("WRN", f"Clients have waited {turn_ns // 10**6} ms for a turn of the event loop")
 
     # What claims of accounts change
 
@@ -184,6 +195,7 @@ class Server:
         self.is_serving = True
         for listener in self._listeners:
             listener.start()
+        self.turns.watch(self.loop)
 
     def serve_imports(self, name: str = "") -> None:
         """Apply the imports of all accounts, or of one account."""
@@ -266,6 +278,7 @@ class Server:
             connection.close(ClosedReason.SERVER_SHUTDOWN)
         self.websockets.close()
         self.admission.close()
+        self.turns.leave()
 
     async def __aenter__(self) -> Server:
         """Start."""

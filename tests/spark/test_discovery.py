@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -28,6 +30,16 @@ def test_the_modules_are_installed_with_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
     assert sorted(project["tool"]["setuptools"]["py-modules"]) == MODULES
+
+
+def test_the_formats_are_imported_without_pandas() -> None:
+    # Spark starts a process for each step of a plan, and every one of them imports the formats:
+    # pandas would be a second more of each. pyarrow imports it with the first array that is made.
+    look = "import penstock.spark, sys; print('pandas' in sys.modules)"
+
+    ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+
+    assert ended.stdout == "False\n"
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ ORDERS = from_stream(
     "ORDERS",
     schema="order long not null, region string not null, step string, cents long, at timestamp",
     dead_letters="dead.{_subject}",
-    max_messages=100_000,
+    max_messages=200_000,
 )
 
 pipeline = Pipeline("sales")

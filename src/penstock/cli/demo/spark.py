@@ -32,6 +32,7 @@ from penstock.client.client import Client
 from penstock.client.jetstream import JetStream
 
 STREAM = "ORDERS"
+STREAM_FOLDER = Path("spark", "jetstream", "$G", "streams", STREAM, "msgs")
 SHOPS = (("nats-py", 20_000), ("penstock", 130_000), ("nats-py", 20_000), ("penstock", 130_000))
 NO_ORDERS = (b"", b"not an order", b'{"order":"none"}', b"[]")
 WAIT_S = 60.0
@@ -46,13 +47,12 @@ def play_spark(stage: Stage) -> Path | None:
         stage.heading("The main job: Spark over what the stream holds")
         stage.say("left out: it wants Spark and nats-py; pip install 'penstock[spark]' nats-py")
         return None
-    store = stage.folder / "spark"
-    with BenchServer("penstock", [*OURS, "-js", "-sd", str(store)]) as server:
+    with BenchServer("penstock", [*OURS, "-js", "-sd", str(stage.folder / "spark")]) as server:
         _publish(stage, server.url)
         _aggregate(stage, server.url)
         _ask(stage, server.url)
         _archive(stage, server.url)
-    return store / "jetstream" / "$G" / "streams" / STREAM / "msgs"
+    return stage.folder / STREAM_FOLDER
 
 
 def events_in_all() -> int:
@@ -218,9 +218,10 @@ def _archive(stage: Stage, url: str) -> None:
         report.get("counts", {}).get("messages") == total,
         f"{count(total)} messages in {size(_bytes_of(archive))} of Parquet with a manifest",
     )
-    report = json.loads(_penstock(stage, "spark", "verify", "spark/jetstream", "--json") or "{}")
+    told = _penstock(stage, "store", "verify", str(STREAM_FOLDER), "--json")
+    report = json.loads(told or "{}")
     stage.check(
-        report.get("findings") == [] and report.get("counts", {}).get("messages", 0) >= total,
+        bool(report.get("clean")) and [each["messages"] for each in report["streams"]] == [total],
         "every record of the store is sound, beside the running server",
     )
 

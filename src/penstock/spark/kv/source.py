@@ -61,9 +61,7 @@ from penstock.spark.streams.source import StreamFollower
 OPERATIONS = {"PUT": 0, "DEL": 1, "PURGE": 2, "Remove": 1, "MaxAge": 2}
 """The values of `operation`; a removal by a limit is written as what clients take it for."""
 
-_OPERATION_LINES = pa.array(
-    ["", "KV-Operation: DEL\r\n", "KV-Operation: PURGE\r\nNats-Rollup: sub\r\n"]
-)
+_OPERATION_LINES = ("", "KV-Operation: DEL\r\n", "KV-Operation: PURGE\r\nNats-Rollup: sub\r\n")
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence: "
 _KEY = r"^[-/_=A-Za-z0-9]+(\.[-/_=A-Za-z0-9]+)*$"
 
@@ -146,7 +144,7 @@ class KvSink(msgspec.Struct, frozen=True):
     ) -> tuple[memoryview, memoryview] | None:
         if not self.names & {"operation", "expected_revision"}:
             return None
-        lines = _OPERATION_LINES.take(operations)
+        lines = pa.array(_OPERATION_LINES).take(operations)
         if "expected_revision" in self.names:
             numbers = batch.column("expected_revision").cast(pa.string())
             expected = pc.binary_join_element_wise(_EXPECTED, numbers, "\r\n", "")

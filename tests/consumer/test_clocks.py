@@ -14,14 +14,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.api.consumer_json import consumer_json
 from penstock.consumer.config.config import AckPolicy, ConsumerConfig, PriorityPolicy
 from penstock.consumer.folders import ConsumerFolders
-from penstock.consumer.info import describe
+from penstock.consumer.info import ConsumerInfo
 from penstock.consumer.journal import ConsumerJournal
 from penstock.consumer.registry import StreamConsumers
 from penstock.consumer.state_writer import StateWriter
 from penstock.routing.interest import InterestWatch
 from penstock.testing.clock import FakeClock
+from penstock.text.json.codec import decode, encode
+from penstock.text.json.write import Encoded
 from penstock.text.times import Instant
 from tests.stream.hosts import StreamHouse
 
@@ -167,10 +170,15 @@ def test_a_pin_is_lost_when_its_time_has_passed(house: House, jump_ns: int) -> N
     assert _pin(house) == ""
 
 
-def _pin(house: House) -> str:
+def _told(house: House) -> ConsumerInfo:
     consumer = house.consumers.find("C")
     assert consumer is not None
-    (group,) = describe(consumer, house.clock.now_ns()).priority_groups
+    told = consumer_json(consumer, house.clock.now_ns(), Encoded(encode(consumer.config)))
+    return decode(ConsumerInfo, told.text)
+
+
+def _pin(house: House) -> str:
+    (group,) = _told(house).priority_groups
     return group.pinned_client_id
 
 
@@ -212,10 +220,7 @@ def test_what_is_told_of_the_past_is_told_by_the_wall_clock(house: House) -> Non
     assert house.came() == ["s"]
     house.jump_ns(DAY)
 
-    consumer = house.consumers.find("C")
-    assert consumer is not None
-    told = describe(consumer, house.clock.now_ns()).delivered.last_active
-    assert told == Instant(house.clock.now_ns())
+    assert _told(house).delivered.last_active == Instant(house.clock.now_ns())
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.consumer.progress import PendingCount
+from penstock.consumer.needs import PendingCount
 from penstock.store.interface import StoreConfig
 from penstock.store.memstore import MemoryStore
 from penstock.subjects import SubjectFilter

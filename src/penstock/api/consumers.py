@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from penstock import error_codes
+from penstock.api.consumer_json import consumer_json, consumers_json
 from penstock.api.dispatch import Call, Documents, Slices
 from penstock.api.documents import (
     ConsumerList,
@@ -26,7 +27,7 @@ from penstock.api.documents import (
     Refused,
 )
 from penstock.api.shown_configs import ShownConfigs
-from penstock.api.streams import array_of, check_empty, in_slices
+from penstock.api.streams import check_empty, listed
 from penstock.consumer.config.config import ConsumerConfig, CreateConsumerRequest
 from penstock.consumer.config.create import (
     Address,
@@ -39,14 +40,14 @@ from penstock.consumer.config.create import (
 )
 from penstock.consumer.config.validation import check_group_name
 from penstock.consumer.consumer import Consumer
-from penstock.consumer.info import ConsumerInfo, describe
 from penstock.consumer.registry import StreamConsumers, consumers_of
 from penstock.errors import ApiError, StoreError
-from penstock.limits import CONSUMER_LIST_MAX, CONSUMER_NAMES_MAX, STREAMS_LISTED_PER_TURN
+from penstock.limits import CONSUMER_LIST_MAX, CONSUMER_NAMES_MAX
 from penstock.protocol.headers import value_of
 from penstock.stream.quota import ServerLimits
 from penstock.stream.replication.source import identity_of, short_hash
-from penstock.text.json.codec import decode_plain, encode
+from penstock.text.json.codec import decode_plain
+from penstock.text.json.write import Encoded
 from penstock.text.times import Instant
 
 CONFIGS: Final = ShownConfigs[ConsumerConfig](for_answer)
@@ -87,9 +88,9 @@ def _is_hidden(call: Call, consumers: StreamConsumers, name: str) -> bool:
     return False
 
 
-def _answered(call: Call, consumer: Consumer) -> ConsumerInfo:
+def _answered(call: Call, consumer: Consumer) -> Encoded:
     config = CONFIGS.answered(consumer.config, call.service.version)
-    return describe(consumer, call.service.now_ns(), config)
+    return consumer_json(consumer, call.service.now_ns(), config)
 
 
 # Create and update
@@ -269,7 +270,9 @@ def _listed(call: Call) -> tuple[StreamConsumers, list[str], int]:
     """Return a stream's consumers, the names that are shown, and the offset of the first."""
     offset = max(call.read_if_any(JSApiConsumersRequest).offset, 0)
     consumers = _consumers(call)
-    shown = [name for name, each in consumers.consumers.items() if not each.progress.config.direct]
+    shown = list(consumers.consumers)
+    if consumers.count < consumers.total:
+        shown = [name for name in shown if not consumers.consumers[name].config.direct]
     if consumers.unkept:
         shown = [name for name in shown if not _is_hidden(call, consumers, name)]
     names = sorted([*shown, *consumers.offline])
@@ -286,23 +289,11 @@ def names(call: Call) -> Documents:
 def list_all(call: Call) -> Slices:
     """Show a stream's consumers."""
     consumers, found, offset = _listed(call)
-    shown: list[bytes] = []
-    offline: dict[str, str] = {}
-    for name in in_slices(iter(found[offset:]), STREAMS_LISTED_PER_TURN):
-        if name is None:
-            yield
-            continue
-        if name in consumers.offline:
-            offline[name] = consumers.offline[name]
-            continue
-        consumer = consumers.consumers.get(name)
-        if consumer is None:
-            # Deleted since the names were looked up.
-            continue
-        config = CONFIGS.listed(consumer.config)
-        shown.append(encode(describe(consumer, call.service.now_ns(), config)))
-        if len(shown) >= CONSUMER_LIST_MAX:
-            break
-    return ConsumerList(
-        len(found), offset, CONSUMER_LIST_MAX, array_of(shown), tuple(offline), offline
+
+    def written(some: list[Consumer]) -> bytes:
+        return consumers_json(some, call.service.now_ns(), CONFIGS.listed)
+
+    shown, offline = yield from listed(
+        found[offset:], consumers.consumers, consumers.offline, CONSUMER_LIST_MAX, written
     )
+    return ConsumerList(len(found), offset, CONSUMER_LIST_MAX, shown, tuple(offline), offline)

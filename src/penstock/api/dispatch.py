@@ -38,6 +38,7 @@ from penstock.stream.changes import Change
 from penstock.stream.config.config import is_level_known
 from penstock.stream.quota import ServerLimits
 from penstock.text.json.codec import decode_request, encode_after
+from penstock.text.json.write import Encoded
 
 API_PREFIX = "$JS.API."
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
@@ -149,7 +150,8 @@ class Call(msgspec.Struct, frozen=True):
         return self.read(made) if start in (b"{", b"[") else made()
 
 
-Documents: TypeAlias = msgspec.Struct | tuple[msgspec.Struct, ...] | None
+Document: TypeAlias = msgspec.Struct | Encoded
+Documents: TypeAlias = Document | tuple[Document, ...] | None
 """The documents whose fields an answer has, in their order; None for no answer."""
 
 Slices: TypeAlias = Generator[None, None, Documents]

@@ -31,8 +31,9 @@ class ShownConfigs(Generic[C]):
 
     def listed(self, config: C) -> Encoded:
         """Return a configuration as it is kept, and as lists show it."""
-        found = self._listed.find(config)
-        return self._listed.keep(config, config) if found is None else found
+        # Asked for each of a list: one look, and no call.
+        found = self._listed.found.get(id(config))
+        return self._listed.keep(config, config) if found is None else found[1]
 
     def answered(self, config: C, version: str) -> Encoded:
         """Return a configuration as an answer about it alone shows it, with the version."""
@@ -47,12 +48,12 @@ class _Kept(Generic[C]):
     """JSON by the identity of configurations, which are kept with it."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[C, Encoded]] = {}
+        self.found: dict[int, tuple[C, Encoded]] = {}
         self._bytes = 0
 
     def find(self, config: C) -> Encoded | None:
         """Return the JSON of a configuration, or None."""
-        found = self._found.get(id(config))
+        found = self.found.get(id(config))
         return None if found is None else found[1]
 
     def keep(self, config: C, shown: C) -> Encoded:
@@ -60,9 +61,9 @@ class _Kept(Generic[C]):
         encoded = Encoded(encode(shown))
         size = len(encoded.text)
         if self._bytes + size > SHOWN_CONFIGS_BYTES_MAX:
-            self._found.clear()
+            self.found.clear()
             self._bytes = 0
         if size <= SHOWN_CONFIGS_BYTES_MAX:
-            self._found[id(config)] = (config, encoded)
+            self.found[id(config)] = (config, encoded)
             self._bytes += size
         return encoded

@@ -5,7 +5,7 @@ Thread: the event loop's. `dispatch` calls the handlers.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ from penstock.api.documents import (
     StreamPurged,
 )
 from penstock.api.shown_configs import ShownConfigs
+from penstock.api.stream_json import state_json, stream_json, streams_json
 from penstock.errors import ApiError, InvalidDocument, PenstockError
 from penstock.format.subjects.listing import SubjectListing
 from penstock.limits import (
@@ -40,12 +41,11 @@ from penstock.limits import (
 )
 from penstock.stream.config.config import StreamConfig, StreamConfigRequest, for_answer
 from penstock.stream.config.subjects import is_subject
-from penstock.stream.info import NOTHING, ClusterInfo, StreamInfo, StreamState
+from penstock.stream.info import NOTHING, StreamState
 from penstock.stream.stream import Stream
 from penstock.subjects import SubjectFilter, patterns_overlap
-from penstock.text.json.codec import decode, encode
+from penstock.text.json.codec import decode
 from penstock.text.json.write import Encoded
-from penstock.text.times import ZERO_TIME, Instant
 
 CONFIGS = ShownConfigs[StreamConfig](for_answer)
 
@@ -89,53 +89,16 @@ def filter_of(*patterns: str) -> SubjectFilter | None:
     return SubjectFilter(valid) if valid else None
 
 
-def state_of(
-    stream: Stream, *, subjects: Encoded = NOTHING, deleted: Encoded = NOTHING
-) -> StreamState:
-    """Return the state of a stream, as the API shows it, with details if there are any."""
-    state = stream.store.state()
-    last_time_ns = max(state.last_time_ns, stream.last_skip_ns)
-    return StreamState(
-        messages=state.messages,
-        bytes=state.bytes,
-        first_seq=state.first_seq if state.last_seq or stream.tells_first_seq else 0,
-        first_ts=Instant(state.first_time_ns) if state.messages else ZERO_TIME,
-        last_seq=state.last_seq,
-        last_ts=Instant(last_time_ns) if last_time_ns else ZERO_TIME,
-        num_subjects=state.subjects,
-        subjects=subjects,
-        num_deleted=state.deleted,
-        deleted=deleted,
-        consumer_count=stream.consumer_count,
-    )
+def state_of(stream: Stream) -> StreamState:
+    """Return the state of a stream, as the API shows it."""
+    return decode(StreamState, state_json(stream).text)
 
 
-def info_of(
-    call: Call,
-    stream: Stream,
-    config: Encoded,
-    state: StreamState,
-    *,
-    domain: str,
-    cluster: ClusterInfo | None = None,
-) -> StreamInfo:
-    """Return all that the API shows of a stream, with a configuration and a state."""
-    return StreamInfo(
-        config=config,
-        created=stream.created,
-        state=state,
-        domain=domain,
-        cluster=cluster,
-        mirror=call.account.replication.mirror_info(stream),
-        sources=call.account.replication.sources_info(stream),
-        ts=Instant(call.service.now_ns()),
-    )
-
-
-def answered(call: Call, stream: Stream, *, domain: str) -> StreamInfo:
+def answered(call: Call, stream: Stream, *, domain: str) -> Encoded:
     """Return what is shown of a stream that was created, changed or restored."""
     config = CONFIGS.answered(stream.config, call.service.version)
-    return info_of(call, stream, config, state_of(stream), domain=domain)
+    now_ns, replication = call.service.now_ns(), call.account.replication
+    return stream_json(stream, replication, now_ns, config, state_json(stream), domain=domain)
 
 
 async def create(call: Call) -> Documents:
@@ -163,13 +126,20 @@ def info(call: Call) -> Documents | Slices:
     stream = call.account.find(call.names[0])
     if request.subjects_filter or request.deleted_details:
         return _info_in_detail(call, stream, request)
-    return _NO_PAGE, _info(call, stream, state_of(stream))
+    return _NO_PAGE, _info(call, stream, state_json(stream))
 
 
-def _info(call: Call, stream: Stream, state: StreamState) -> StreamInfo:
-    config = CONFIGS.answered(stream.config, call.service.version)
-    cluster = ClusterInfo(leader=call.service.server_name)
-    return info_of(call, stream, config, state, domain=call.service.domain, cluster=cluster)
+def _info(call: Call, stream: Stream, state: Encoded) -> Encoded:
+    service = call.service
+    return stream_json(
+        stream,
+        call.account.replication,
+        service.now_ns(),
+        CONFIGS.answered(stream.config, service.version),
+        state,
+        domain=service.domain,
+        leader=service.server_name,
+    )
 
 
 def _info_in_detail(call: Call, stream: Stream, request: JSApiStreamInfoRequest) -> Slices:
@@ -185,7 +155,7 @@ def _info_in_detail(call: Call, stream: Stream, request: JSApiStreamInfoRequest)
         if listing.total:
             page = Page(listing.total, offset, STREAM_INFO_SUBJECTS_MAX)
             subjects = listing.json
-    return page, _info(call, stream, state_of(stream, subjects=subjects, deleted=deleted))
+    return page, _info(call, stream, state_json(stream, subjects=subjects, deleted=deleted))
 
 
 def _deleted(stream: Stream) -> Generator[None, None, Encoded]:
@@ -219,25 +189,44 @@ def list_all(call: Call) -> Slices:
     request = call.read_if_any(JSApiStreamListRequest)
     found = yield from _listed(call, request.subject)
     offset = min(max(request.offset, 0), len(found))
-    shown: list[bytes] = []
-    offline: dict[str, str] = {}
-    for name in in_slices(iter(found[offset:]), STREAMS_LISTED_PER_TURN):
-        if name is None:
-            yield
-            continue
-        if name in call.account.offline:
-            offline[name] = call.account.offline[name]
-            continue
-        stream = call.account.streams.get(name)
-        if stream is None:
-            # Deleted since the names were looked up.
-            continue
-        config = CONFIGS.listed(stream.config)
-        told = info_of(call, stream, config, state_of(stream), domain=call.service.domain)
-        shown.append(encode(told))
-        if len(shown) >= STREAM_LIST_MAX:
-            break
-    return StreamList(len(found), offset, STREAM_LIST_MAX, array_of(shown), tuple(offline), offline)
+    account, service = call.account, call.service
+
+    def written(streams: list[Stream]) -> bytes:
+        now_ns, replication = service.now_ns(), account.replication
+        return streams_json(streams, replication, now_ns, CONFIGS.listed, service.domain)
+
+    shown, offline = yield from listed(
+        found[offset:], account.streams, account.offline, STREAM_LIST_MAX, written
+    )
+    return StreamList(len(found), offset, STREAM_LIST_MAX, shown, tuple(offline), offline)
+
+
+def listed(
+    names: list[str],
+    items: Mapping[str, T],
+    offline: Mapping[str, str],
+    limit: int,
+    written: Callable[[list[T]], bytes],
+) -> Generator[None, None, tuple[Encoded, dict[str, str]]]:
+    """Write the items of some names in slices, up to a limit; return them, and who is offline.
+
+    `written` returns the JSON of some items, with commas between them.
+    """
+    parts: list[bytes] = []
+    absent: dict[str, str] = {}
+    place = count = 0
+    while place < len(names) and count < limit:
+        some = names[place : place + min(STREAMS_LISTED_PER_TURN, limit - count)]
+        place += len(some)
+        if offline:
+            absent |= {name: offline[name] for name in some if name in offline}
+        # Others may have been deleted since the names were looked up.
+        found = [items[name] for name in some if name in items and name not in absent]
+        if found:
+            parts.append(written(found))
+            count += len(found)
+        yield
+    return Encoded(b"[%b]" % b",".join(parts)), absent
 
 
 def in_slices(items: Iterator[T], size: int) -> Iterator[T | None]:
@@ -245,11 +234,6 @@ def in_slices(items: Iterator[T], size: int) -> Iterator[T | None]:
     while some := tuple(islice(items, size)):
         yield from some
         yield None
-
-
-def array_of(items: list[bytes]) -> Encoded:
-    """Return an array of values that are JSON already."""
-    return Encoded(b"[%b]" % b",".join(items))
 
 
 def _listed(call: Call, subject: str) -> Generator[None, None, list[str]]:

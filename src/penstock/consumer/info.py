@@ -20,7 +20,6 @@ from penstock.text.json.write import Encoded
 from penstock.text.times import ZERO_TIME, Instant
 
 if TYPE_CHECKING:
-    from penstock.consumer.consumer import Consumer
     from penstock.consumer.progress import Progress
     from penstock.stream.stream import Stream
 
@@ -42,7 +41,7 @@ class PriorityGroupState(msgspec.Struct, frozen=True):
 
 
 class ConsumerInfo(msgspec.Struct, frozen=True):
-    """The info document of a consumer; `ts` is when it was made."""
+    """The info document of a consumer; `ts` is when it was made. Written by `api.consumer_json`."""
 
     stream_name: str = ""
     name: str = ""
@@ -60,53 +59,6 @@ class ConsumerInfo(msgspec.Struct, frozen=True):
     pause_remaining: Annotated[DurationNs, OMIT_EMPTY] = 0
     ts: Instant = ZERO_TIME
     priority_groups: Annotated[tuple[PriorityGroupState, ...], OMIT_EMPTY] = ()
-
-
-def describe(consumer: Consumer, now_ns: int, shown: Encoded | None = None) -> ConsumerInfo:
-    """Return the info document of a consumer, with what is shown of its configuration.
-
-    By default it is the configuration as it is kept.
-    """
-    progress, delivery = consumer.progress, consumer.delivery
-    pending, config = progress.pending, progress.config
-    until = config.pause_until
-    is_paused = until is not None and now_ns < until.time_ns
-    ahead_ns = progress.clock.ahead_ns()
-    groups: tuple[PriorityGroupState, ...] = ()
-    if config.priority_groups and not config.is_push:
-        pin_id, pinned_ns = delivery.pin
-        pinned = Instant(pinned_ns + ahead_ns) if pin_id else ZERO_TIME
-        groups = (PriorityGroupState(config.priority_groups[0], pin_id, pinned),)
-    return ConsumerInfo(
-        stream_name=consumer.stream.name,
-        name=consumer.name,
-        created=consumer.created,
-        config=config if shown is None else shown,
-        delivered=SequenceInfo(
-            pending.delivered_consumer_seq,
-            pending.delivered_stream_seq,
-            _instant(progress.last_delivered_ns, ahead_ns),
-        ),
-        ack_floor=SequenceInfo(
-            pending.floor_consumer_seq,
-            pending.floor_stream_seq,
-            _instant(progress.last_acked_ns, ahead_ns),
-        ),
-        num_ack_pending=len(pending),
-        # As the reference server: 0 if nothing is ever delivered again.
-        num_redelivered=0 if config.max_deliver == 1 else len(pending.redelivered),
-        num_waiting=delivery.waiting_count,
-        num_pending=progress.num_pending(),
-        push_bound=config.is_push and delivery.is_wanting,
-        paused=is_paused,
-        pause_remaining=until.remaining_ns(now_ns) if is_paused and until is not None else 0,
-        ts=Instant(now_ns),
-        priority_groups=groups,
-    )
-
-
-def _instant(time_ns: int, ahead_ns: int) -> Instant | None:
-    return Instant(time_ns + ahead_ns) if time_ns else None
 
 
 class Notices:

@@ -1,8 +1,9 @@
-# Which messages of a stream its consumers still need; see needs.pyx.
+# Which messages of a stream its consumers still need, and how many; see needs.pyx.
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from penstock.consumer.pending cimport Pending
+from penstock.store.store_state cimport StoreState
 from penstock.stream.interest cimport Interest
 from penstock.subjects cimport SubjectFilter
 
@@ -22,6 +23,18 @@ cdef class Position:
 
     cdef bint is_chosen(self, uint64_t stream_seq) except -1
     cdef bint needs_matching(self, uint64_t stream_seq) except -1
+
+
+cdef class PendingCount:
+    cdef object store
+    cdef readonly SubjectFilter subjects
+    cdef uint64_t cursor
+    cdef int64_t total
+    # The last sequence that was counted; 0 if the count is not known.
+    cdef uint64_t up_to
+    cdef uint64_t deleted
+
+    cdef int64_t count_in(self, StoreState state, uint64_t cursor) except? -1
 
 
 cdef class StreamNeeds(Interest):

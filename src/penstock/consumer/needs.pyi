@@ -1,9 +1,10 @@
-"""Which messages of a stream its consumers still need."""
+"""Which messages of a stream its consumers still need, and how many one has still to deliver."""
 
 from collections.abc import Callable
 from typing import Protocol, final
 
 from penstock.consumer.pending import Pending
+from penstock.store.filestore import FileStore
 from penstock.stream.consumers_port import FedStream
 from penstock.stream.interest import Interest
 from penstock.subjects import SubjectFilter
@@ -37,6 +38,22 @@ class Position:
         ...
 
 @final
+@final
+class PendingCount:
+    """How many messages a consumer has still to deliver for the first time."""
+
+    def __init__(self, store: FileStore, subjects: SubjectFilter | None) -> None: ...
+    @property
+    def subjects(self) -> SubjectFilter | None: ...
+    def forget(self) -> None:
+        """Have the store counted again the next time."""
+
+    def delivered(self, count: int, cursor: int) -> None:
+        """Note that `count` of the counted messages were delivered, up to a new cursor."""
+
+    def count(self, cursor: int) -> int:
+        """Return the number of matching messages from a cursor on."""
+
 class StreamNeeds(Interest):
     """What the consumers of one stream need, and the streams that read from it."""
 

@@ -1,7 +1,8 @@
-"""Which messages of a stream its consumers still need.
+"""Which messages of a stream its consumers still need, and how many one has still to deliver.
 
-The only answer to "may this message be removed?". Acknowledgements ask it for every message
-(`ack_receiver`); `retention` asks it when a consumer goes, changes its filter or is recovered.
+`StreamNeeds` is the only answer to "may this message be removed?". Acknowledgements ask it for
+every message (`ack_receiver`); `retention` asks it when a consumer goes, changes its filter or is
+recovered.
 
 A consumer needs a message that its filter matches if the message is
 
@@ -17,10 +18,13 @@ Invariant: a message that a consumer has chosen and was not given yet is needed.
 Thread: the event loop's.
 """
 
-from libc.stdint cimport uint8_t, uint64_t
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from penstock.consumer.pending cimport Pending
+from penstock.store.store_state cimport StoreState
 from penstock.stream.interest cimport Interest
+from penstock.subjects cimport SubjectFilter
 
 
 cdef class Position:
@@ -68,6 +72,52 @@ cdef class Position:
         if self.held is not None and stream_seq in self.held:
             return True
         return stream_seq in self.pending.redelivered
+
+
+@cython.final
+cdef class PendingCount:
+    """How many messages one consumer has still to deliver for the first time.
+
+    A count is kept up to date by what was delivered and what came in. The store is counted again
+    only if messages behind the cursor were removed.
+
+    Invariant: the count is what counting the store anew would return.
+    """
+
+    def __init__(self, store, SubjectFilter subjects):
+        self.store = store
+        self.subjects = subjects
+
+    def forget(self):
+        """Have the store counted again the next time."""
+        self.up_to = 0
+
+    def delivered(self, int64_t count, uint64_t cursor):
+        """Note that `count` of the counted messages were delivered, up to a new cursor."""
+        self.total -= count
+        self.cursor = cursor
+
+    def count(self, uint64_t cursor):
+        """Return the number of matching messages from a cursor on."""
+        if cursor > <uint64_t>self.store.last_seq:
+            self.up_to = 0
+            return 0
+        return self.count_in(self.store.state(), cursor)
+
+    cdef int64_t count_in(self, StoreState state, uint64_t cursor) except? -1:
+        # The same, of a store that is in this state.
+        cdef bint removed_behind = state.deleted != self.deleted or state.first_seq > cursor
+        if cursor > state.last_seq:
+            self.up_to = 0
+            return 0
+        if self.up_to == 0 or self.cursor != cursor or removed_behind:
+            self.total = self.store.count_pending(self.subjects, cursor)
+        elif state.last_seq > self.up_to:
+            self.total += <int64_t>self.store.count_pending(self.subjects, self.up_to + 1)
+        self.cursor = cursor
+        self.up_to = state.last_seq
+        self.deleted = state.deleted
+        return self.total
 
 
 cdef class StreamNeeds(Interest):

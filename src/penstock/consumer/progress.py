@@ -24,13 +24,13 @@ from penstock.clock import AgeClock
 from penstock.consumer.config.config import AckPolicy, ConsumerConfig, DeliverPolicy
 from penstock.consumer.extensions.key_order import KeyOrder
 from penstock.consumer.extensions.options import key_token
-from penstock.consumer.needs import Position
+from penstock.consumer.needs import PendingCount, Position
 from penstock.consumer.pending import Pending
 from penstock.errors import ApiError
 from penstock.format.state.consumer import ConsumerState
 from penstock.limits import CONSUMER_WAIT_NS_MAX
 from penstock.store.filestore import FileStore
-from penstock.store.interface import StoreState
+from penstock.store.store_state import StoreState
 from penstock.subjects import SubjectFilter, is_subset
 
 
@@ -48,51 +48,6 @@ class Expired(NamedTuple):
     deliveries: int
     is_lost: bool
     """The stream has dropped the message; otherwise it was delivered as often as allowed."""
-
-
-class PendingCount:
-    """The number of messages that a consumer has still to deliver for the first time.
-
-    A count is kept up to date by what was delivered and what came in. The store is counted again
-    only if messages behind the cursor were removed.
-    """
-
-    __slots__ = ("_cursor", "_deleted", "_store", "_total", "_up_to", "subjects")
-
-    def __init__(self, store: FileStore, subjects: SubjectFilter | None) -> None:
-        self.subjects = subjects
-        self._store = store
-        self._cursor = 0
-        self._total = 0
-        self._up_to = 0
-        """The last sequence that was counted; 0 if the count is not known."""
-
-        self._deleted = 0
-
-    def forget(self) -> None:
-        """Have the store counted again the next time."""
-        self._up_to = 0
-
-    def delivered(self, count: int, cursor: int) -> None:
-        """Note that `count` of the counted messages were delivered, up to a new cursor."""
-        self._total -= count
-        self._cursor = cursor
-
-    def count(self, cursor: int) -> int:
-        """Return the number of matching messages from a cursor on."""
-        if cursor > self._store.last_seq:
-            self._up_to = 0
-            return 0
-        state = self._store.state()
-        removed_behind = state.deleted != self._deleted or state.first_seq > cursor
-        if self._up_to == 0 or self._cursor != cursor or removed_behind:
-            self._total = self._store.count_pending(self.subjects, cursor)
-        elif state.last_seq > self._up_to:
-            self._total += self._store.count_pending(self.subjects, self._up_to + 1)
-        self._cursor = cursor
-        self._up_to = state.last_seq
-        self._deleted = state.deleted
-        return self._total
 
 
 class RedeliveryQueue:

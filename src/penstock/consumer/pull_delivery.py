@@ -85,6 +85,8 @@ class PullDelivery:
     @property
     def waiting_count(self) -> int:
         """How many requests wait whose clients are still subscribed."""
+        if not self._waiting:
+            return 0
         self._review(self._progress.clock.now_ns(), is_at_end=False)
         return len(self._waiting)
 

@@ -41,7 +41,6 @@ from penstock.store.interface import (
     NewMessage,
     RecoveryReport,
     StoreConfig,
-    StoreState,
     SubjectState,
 )
 from penstock.store.log import queries
@@ -49,6 +48,7 @@ from penstock.store.log.block import StoredMessage
 from penstock.store.log.fast_append import Appender
 from penstock.store.log.fast_scan import Scanner
 from penstock.store.settings import check_key
+from penstock.store.store_state import StoreState
 from penstock.store.upkeep import limits
 from penstock.store.upkeep.repair import RepairReport, repair_blocks
 from penstock.store.vfs import FileSystem, Lock, OsFileSystem, remove_tree
@@ -373,20 +373,7 @@ class FileStore:
         """Return the stream's numbers, in constant time."""
         log = self._engine.log
         with log.lock:
-            ledger = log.ledger
-            span = ledger.last_seq - ledger.first_seq + 1
-            return StoreState(
-                messages=ledger.messages,
-                bytes=ledger.bytes,
-                first_seq=ledger.first_seq,
-                first_time_ns=ledger.first_time_ns,
-                last_seq=ledger.last_seq,
-                last_time_ns=ledger.last_time_ns,
-                deleted=max(span - ledger.messages, 0),
-                subjects=ledger.table.live,
-                durable_seq=self._engine.durability.durable_seq,
-                lost=tuple(log.health.damage),
-            )
+            return StoreState(log.ledger, self._engine.durability.durable_seq, log.health.damage)
 
     def filtered_state(self, subjects: SubjectFilter | None, seq: int = 0) -> FilteredState:
         """Return the number of wanted messages from `seq` on, and their first and last sequence."""

@@ -13,7 +13,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -29,6 +29,9 @@ from penstock.limits import (
 )
 from penstock.store.log.block import StoredMessage
 from penstock.subjects import SubjectFilter
+
+if TYPE_CHECKING:
+    from penstock.store.store_state import StoreState
 
 NewMessage = tuple[bytes, bytes, bytes]
 """(subject, headers, payload) of a message to be stored."""
@@ -95,26 +98,6 @@ class StoreConfig(msgspec.Struct, frozen=True):
     def resting_bytes_min(self) -> int:
         """How long a block is at least that is sealed when the store stops or is opened."""
         return self.block_bytes // RESTING_SHARE
-
-
-class StoreState(msgspec.Struct, frozen=True):
-    """A stream in numbers."""
-
-    messages: int
-    bytes: int
-    first_seq: int
-    first_time_ns: int
-    last_seq: int
-    last_time_ns: int
-    deleted: int
-    """Sequences between first and last without a message."""
-
-    subjects: int
-    durable_seq: int
-    """Everything up to here is on stable storage (in the file, with a sync interval)."""
-
-    lost: tuple[Damage, ...] = ()
-    """Damage that was found and not yet repaired."""
 
 
 class FilteredState(msgspec.Struct, frozen=True):

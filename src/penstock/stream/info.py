@@ -26,7 +26,7 @@ class LostStreamData(msgspec.Struct, frozen=True):
 
 
 class StreamState(msgspec.Struct, frozen=True):
-    """The messages of a stream in numbers."""
+    """The messages of a stream in numbers. Written by `api.stream_json`."""
 
     messages: Uint64 = 0
     bytes: Uint64 = 0
@@ -85,7 +85,7 @@ class StreamAlternate(msgspec.Struct, frozen=True):
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
-    """Everything that the API shows of a stream; `ts` is when."""
+    """Everything that the API shows of a stream; `ts` is when. Written by `api.stream_json`."""
 
     config: StreamConfig | Encoded = StreamConfig()
     created: Instant = ZERO_TIME

@@ -10,7 +10,8 @@ import pytest
 
 from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.store.filestore import FileStore
-from penstock.store.interface import StoreConfig, StoreState
+from penstock.store.interface import StoreConfig
+from penstock.store.store_state import StoreState
 from penstock.testing.servers import reference_server
 from tests.cli.conftest import Held, Run
 from tests.cli.stores import KEY, block_of, flip, make_store, read_back

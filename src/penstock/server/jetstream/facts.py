@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.api.streams import state_of
+import msgspec
+
+from penstock.api.consumer_json import consumer_json
+from penstock.api.consumers import CONFIGS
+from penstock.api.stream_json import state_json
 from penstock.config.options.jetstream import JetStreamLimitsOptions
-from penstock.consumer.info import describe
 from penstock.consumer.registry import consumers_of
 from penstock.monitor.facts import (
     HistogramFacts,
@@ -28,6 +31,7 @@ from penstock.stream.config.config import API_LEVEL, StorageType
 from penstock.stream.quota import TierLimits
 from penstock.stream.stream import Stream
 from penstock.text.json.codec import document_of
+from penstock.text.json.write import Encoded
 from penstock.text.times import timestamp
 
 SYNC_INTERVAL_NS = 120 * 1_000_000_000
@@ -111,16 +115,21 @@ def _stream(service: JetStreamService, account: AccountStreams, stream: Stream) 
         damage_count=len(lost),
         lost_messages=sum(each.last_seq - each.first_seq + 1 for each in lost if each.first_seq),
         failure=store.failure or "",
-        state=lambda: document_of(state_of(stream)),
+        state=lambda: _read(state_json(stream)),
         config=lambda: document_of(stream.config),
         mirror=lambda: _document(account.replication.mirror_info(stream)),
         sources=lambda: [document_of(each) for each in account.replication.sources_info(stream)],
         consumers=lambda: [
-            document_of(describe(each, service.now_ns()))
+            _read(consumer_json(each, service.now_ns(), CONFIGS.listed(each.config)))
             for each in consumers_of(stream).consumers.values()
         ],
         offline_consumers=dict(consumers_of(stream).offline),
     )
+
+
+def _read(told: Encoded) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.json.decode(told.text)
+    return document
 
 
 def _document(value: Any) -> dict[str, Any] | None:

@@ -137,10 +137,10 @@ def encode(value: msgspec.Struct) -> bytes:
     return shape_of(type(value)).plan.encode(value)
 
 
-def encode_after(start: bytes, *values: msgspec.Struct) -> bytes:
+def encode_after(start: bytes, *values: msgspec.Struct | write.Encoded) -> bytes:
     """Write the fields of documents as one object behind `start`, its brace and first fields."""
     for each in values:
-        if type(each) not in _PLANS:
+        if type(each) not in _PLANS and not isinstance(each, write.Encoded):
             _PLANS[type(each)] = shape_of(type(each)).plan
     return write.encode_after(start, values, _PLANS)
 

@@ -3,6 +3,9 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 
+cdef class Encoded
+
+
 cdef class Writer:
     cdef uint8_t* data
     cdef readonly size_t size
@@ -17,6 +20,8 @@ cdef class Writer:
     cdef int put_base64(self, const uint8_t* raw, size_t size) except -1
     cdef int put_str(self, object text) except -1
     cdef int put_whole(self, object number) except -1
+    cdef int put_when(self, object instant) except -1
+    cdef int put_encoded(self, Encoded value) except -1
 
 
 cdef class Encoded:

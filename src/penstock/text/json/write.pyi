@@ -78,5 +78,6 @@ def encode_after(
 ) -> bytes:
     """Return one object: `start`, its opening brace and first fields, then those of documents.
 
-    `plans` has the StructPlan of each class of documents.
+    `plans` has the StructPlan of each class of documents. A document that is JSON already has at
+    least one field.
     """

@@ -239,6 +239,22 @@ cdef class Writer:
             return self.put_unsigned(<uint64_t>0 - <uint64_t>value)
         return self.put_unsigned(<uint64_t>value)
 
+    cdef int put_when(self, object instant) except -1:
+        # Nanoseconds in 64 bits and the zero time are written here, others by Python.
+        cdef int overflow = 0
+        cdef object time_ns = instant.time_ns
+        cdef long long nanoseconds
+        if not instant.offset_s:
+            nanoseconds = PyLong_AsLongLongAndOverflow(time_ns, &overflow)
+            if not overflow:
+                return self.put_instant(nanoseconds)
+            if time_ns == NO_TIME_NS:
+                return self.put_text(<const uint8_t*>PyBytes_AS_STRING(NO_TIME), len(NO_TIME))
+        return self.put_str(str(instant))
+
+    cdef int put_encoded(self, Encoded value) except -1:
+        return self.put(PyBytes_AS_STRING(value.text), PyBytes_GET_SIZE(value.text))
+
     def take(self):
         """Return the text, and begin a new one."""
         cdef bytes text = PyBytes_FromStringAndSize(<const char*>self.data, self.size)
@@ -287,10 +303,8 @@ cdef class Plan:
 
 
 cdef inline int _write(Plan plan, Writer out, object value) except -1:
-    cdef bytes text
     if type(value) is Encoded:
-        text = (<Encoded>value).text
-        return out.put(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+        return out.put_encoded(<Encoded>value)
     return plan.write(out, value)
 
 
@@ -320,19 +334,10 @@ cdef class FlagPlan(Plan):
 
 @cython.final
 cdef class TimePlan(Plan):
-    """Instants: nanoseconds in 64 bits and the zero time are written here, others by Python."""
+    """Instants."""
 
     cdef int write(self, Writer out, object value) except -1:
-        cdef int overflow = 0
-        cdef object time_ns = value.time_ns
-        cdef long long nanoseconds
-        if not value.offset_s:
-            nanoseconds = PyLong_AsLongLongAndOverflow(time_ns, &overflow)
-            if not overflow:
-                return out.put_instant(nanoseconds)
-            if time_ns == NO_TIME_NS:
-                return out.put_text(<const uint8_t*>PyBytes_AS_STRING(NO_TIME), len(NO_TIME))
-        return out.put_str(str(value))
+        return out.put_when(value)
 
     cdef int is_empty(self, object value) except -1:
         return False
@@ -468,12 +473,20 @@ cdef class StructPlan(Plan):
 def encode_after(bytes start not None, tuple documents not None, dict plans not None):
     """Return one object: `start`, its opening brace and first fields, then those of documents.
 
-    `plans` has the StructPlan of each class of documents.
+    `plans` has the StructPlan of each class of documents. A document that is JSON already has at
+    least one field.
     """
     cdef Writer out = Writer.__new__(Writer)
     cdef StructPlan plan
+    cdef bytes text
     out.put(PyBytes_AS_STRING(start), PyBytes_GET_SIZE(start))
     for document in documents:
+        if type(document) is Encoded:
+            text = (<Encoded>document).text
+            out.put_byte(c",")
+            # Without the braces around it.
+            out.put(PyBytes_AS_STRING(text) + 1, PyBytes_GET_SIZE(text) - 2)
+            continue
         plan = plans[type(document)]
         plan.write_fields(out, document, True)
     out.put_byte(c"}")

@@ -89,7 +89,9 @@ def _aggregate(stage: Stage, url: str) -> None:
     stage.heading("A pipeline: Spark aggregates the stream into a table and a bucket, exactly once")
     file = stage.folder / "pipeline.py"
     shutil.copy(Path(__file__).with_name("demo_pipeline.py"), file)
-    command = ["run", file.name, "--once", "--server", url, "--json"]
+    # Two parts are enough for so few groups: each is a task and a file of state in every batch.
+    parts = ("--conf", "spark.sql.shuffle.partitions=2")
+    command = ["run", file.name, "--once", "--server", url, "--json", *parts]
     killed = _killed_after_a_batch(stage, command)
     stage.check(killed, "killed with SIGKILL after its first batch")
     # The stream goes on meanwhile, so that there is a batch more: it ends the minutes before it.

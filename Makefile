@@ -24,6 +24,9 @@ help: ## List these commands
 # What is installed and what is compiled does not wait for the other.
 setup: ## Make .venv, install everything and compile what changed
 	@$(MAKE) --no-print-directory -j 2 .venv/.installed .venv/.compiled
+# Bytecode, also where the environment forbids to write it in passing: a start without takes twice as
+# long.
+	@$(BIN)/python -m compileall -q src
 
 demo: setup ## See it work
 	$(BIN)/penstock demo
@@ -76,10 +79,11 @@ clean: ## Remove all that these commands made, .venv included
 	@echo "Installing $$(grep -c == requirements.lock) packages; Spark is the large one, 400 MB"
 	@$(UV) pip install --python $(BIN)/python --no-deps -r requirements.lock
 	@PENSTOCK_COMPILE=0 $(UV) pip install --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@cd .venv/lib/python*/site-packages && \
+	    ../../../bin/python -m compileall -q msgspec uvloop typing_extensions.py
 	@touch $@
 
 .venv/.compiled: setup.py $(COMPILED_SOURCES) | .venv/.compiler
 	@echo "Compiling what changed of $(words $(filter %.pyx,$(COMPILED_SOURCES))) modules"
 	@$(BIN)/python setup.py --quiet build_ext --inplace
-	@$(BIN)/python -m compileall -q src
 	@touch $@

@@ -131,6 +131,9 @@ class Sizes:
     gotten_subjects: int
     """Subjects of the stream whose messages are gotten by subject."""
 
+    starts: int
+    """Starts of each server with nothing stored."""
+
     restarted: int
     restarted_streams: int
     stream_subjects: int
@@ -183,6 +186,7 @@ FULL = Sizes(
     open_connections=5_000,
     subscriptions=1_000_000,
     gotten_subjects=1_000_000,
+    starts=40,
     restarted=10_000_000,
     restarted_streams=100,
     stream_subjects=5_000_000,
@@ -219,6 +223,7 @@ QUICK = Sizes(
     open_connections=500,
     subscriptions=100_000,
     gotten_subjects=50_000,
+    starts=10,
     restarted=500_000,
     restarted_streams=100,
     stream_subjects=200_000,
@@ -255,6 +260,7 @@ TINY = Sizes(
     open_connections=5,
     subscriptions=500,
     gotten_subjects=500,
+    starts=1,
     restarted=2_000,
     restarted_streams=4,
     stream_subjects=1_000,

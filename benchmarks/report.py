@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 SECTIONS = {
     "The store": ("append", "scan", "load", "open", "memory", "latency", "workloads"),
-    "The server": ("server", "server-memory"),
+    "The server": ("server", "server-memory", "start"),
     "Transports and identities": ("transports",),
     "Streams": ("jetstream", "jetstream-restart"),
     "Streams with options": ("breadth",),

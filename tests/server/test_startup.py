@@ -54,6 +54,9 @@ print(json.dumps([f"{one.__module__}.{one.__name__}" for one in written]))
 """
 HEAVY = {"aiohttp", "bcrypt", "cryptography", "prometheus_client", "rich", "typer", "uvloop"}
 STREAMS = {f"penstock.{each}" for each in ("api", "consumer", "format", "store", "stream")}
+REQUESTED = {"hmac", "html", "penstock.monitor.pages", "penstock.net.websocket"}
+"""What a plain server loads when it is first needed."""
+
 RARE = {"ctypes", "tarfile", "zoneinfo", "penstock.store.imports.from_go"}
 
 
@@ -76,6 +79,10 @@ def run(program: str, *arguments: str) -> set[str]:
 )
 def test_a_server_loads_nothing_that_only_others_need(settings: str) -> None:
     assert run(SERVED, settings) & (HEAVY | STREAMS | RARE) == set()
+
+
+def test_a_plain_server_loads_nothing_that_only_some_requests_need() -> None:
+    assert run(SERVED, "port: -1") & REQUESTED == set()
 
 
 def test_a_server_with_streams_loads_nothing_that_few_streams_need(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ starts and for each reload.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,6 +52,9 @@ _ESCAPED = re.compile("[<>&\u2028\u2029\udc80-\udcff]")
 
 def config_digest(values: ConfigMap) -> str:
     """Return the digest of a parsed configuration."""
+    # Only a configuration file has a digest: hashing is not loaded without one.
+    import hashlib
+
     text = _map_text(values) + "\n"
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 

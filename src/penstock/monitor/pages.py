@@ -4,9 +4,6 @@ Invariant: a request that cannot be read gets the reference server's words and s
 request raises. Requests are counted by page, for /varz.
 
 One thread: the event loop's.
-
-Routes, gateways and leaf nodes do not exist here: their pages answer as the reference server does
-where these are switched off.
 """
 
 from __future__ import annotations
@@ -19,47 +16,15 @@ from typing import Any
 import msgspec
 
 from penstock.errors import UsageError
+from penstock.monitor.absent import gatewayz, leafz, routez
 from penstock.monitor.accountz import accountz, accstatz
 from penstock.monitor.connz import ConnzOptions, SubszOptions, connz, subsz
 from penstock.monitor.facts import Source
 from penstock.monitor.jsz import HealthzOptions, JszOptions, healthz, jsz
 from penstock.monitor.metrics import CONTENT_TYPE, exposition
 from penstock.monitor.pipelines import pipelinez
-from penstock.monitor.query import Query, timestamp, to_json
+from penstock.monitor.query import Query, to_json
 from penstock.monitor.varz import stacks, variables, varz
-
-
-def routez(source: Source) -> dict[str, Any]:
-    """Return the page of routes, of which there are none."""
-    server = source.server()
-    return {
-        "server_id": server.id,
-        "server_name": server.name,
-        "now": timestamp(source.now_ns()),
-        "num_routes": 0,
-        "routes": [],
-    }
-
-
-def gatewayz(source: Source) -> dict[str, Any]:
-    """Return the page of gateways, of which there are none."""
-    return {
-        "server_id": source.server().id,
-        "now": timestamp(source.now_ns()),
-        "outbound_gateways": {},
-        "inbound_gateways": {},
-    }
-
-
-def leafz(source: Source) -> dict[str, Any]:
-    """Return the page of leaf nodes, of which there are none."""
-    return {
-        "server_id": source.server().id,
-        "now": timestamp(source.now_ns()),
-        "leafnodes": 0,
-        "leafs": [],
-    }
-
 
 JSON = "application/json"
 PLAIN = "text/plain; charset=utf-8"

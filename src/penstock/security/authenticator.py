@@ -14,8 +14,6 @@ for it.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -35,6 +33,7 @@ from penstock.security.users import (
     User,
     check_users,
     configured_users,
+    same_secret,
     simple_credentials,
 )
 
@@ -307,6 +306,9 @@ class Authenticator:
 
     def _decoy(self, name: str) -> Secret:
         """Return a secret to verify for a name that does not exist, the same for each name."""
+        # Few servers are asked for a name that does not exist, and hashing takes long to load.
+        import hashlib
+
         text = name.encode("utf-8", "surrogatepass")
         number = int.from_bytes(hashlib.blake2b(text, key=self._decoy_key).digest()[:8], "little")
         return self._decoys[number % len(self._decoys)]
@@ -358,7 +360,7 @@ class Authenticator:
             return Identity(HIDDEN, GLOBAL_ACCOUNT, IdentityKind.TOKEN) if verified else None
         if not simple.user:
             return None
-        is_named = hmac.compare_digest(
+        is_named = same_secret(
             simple.user.encode("utf-8", "surrogatepass"),
             connect.user.encode("utf-8", "surrogatepass"),
         )

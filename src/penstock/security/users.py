@@ -14,7 +14,6 @@ Pure; any thread.
 
 from __future__ import annotations
 
-import hmac
 import re
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -39,6 +38,14 @@ _BCRYPT_SALT_CHARACTERS = 29
 def is_bcrypt(text: str) -> bool:
     """Return True if a configured secret is a bcrypt hash."""
     return _BCRYPT.match(text) is not None
+
+
+def same_secret(one: bytes, other: bytes) -> bool:
+    """Return True if two secrets are equal; the time says nothing of where they differ."""
+    # A server without secrets starts without loading it: it loads all hash functions of OpenSSL.
+    import hmac
+
+    return hmac.compare_digest(one, other)
 
 
 class Secret:
@@ -66,7 +73,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(self._text, other._text)
+        return same_secret(self._text, other._text)
 
     def __hash__(self) -> int:
         return hash(self._text)
@@ -87,7 +94,7 @@ class Secret:
         if len(given) > PASSWORD_BYTES_MAX:
             return False
         if not self._bcrypt:
-            return hmac.compare_digest(self._text, given)
+            return same_secret(self._text, given)
         # A server whose passwords are plain, or that has none, starts without loading it.
         import bcrypt
 
@@ -96,7 +103,7 @@ class Secret:
         except ValueError:
             # Not a hash after all, or bytes that the library will not take.
             return False
-        return hmac.compare_digest(computed, self._bcrypt)
+        return same_secret(computed, self._bcrypt)
 
     def verify_itself(self) -> bool:
         """Verify its own text, as for `no_auth_user`.

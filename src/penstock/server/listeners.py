@@ -26,13 +26,13 @@ from penstock.net.connection import Connection
 from penstock.net.host import ClosedReason
 from penstock.net.opening import HandshakeRate, TlsTerms
 from penstock.net.tls import TlsFilter
-from penstock.net.websocket import WebSocketFilter
-from penstock.net.websocket_deflate import Packer
-from penstock.net.websocket_upgrade import UpgradeRequest, WebSocketRules
 
 if TYPE_CHECKING:
     from penstock.clock import Clock
     from penstock.net.connection import Connection
+    from penstock.net.websocket import WebSocketFilter
+    from penstock.net.websocket_deflate import Packer
+    from penstock.net.websocket_upgrade import UpgradeRequest
     from penstock.server.server import Server
 
 
@@ -94,11 +94,16 @@ class WebSocketListener:
         self._server = server
         self._arriving: set[Connection] = set()
         self.tls: TlsTerms | None = None
-        self._packer = Packer()
+        self._packer: Packer | None = None
 
     def accept(self, sock: socket.socket) -> None:
         """Take a socket, and let its client in when it has upgraded."""
         server, options = self._server, self._options
+        if self._packer is None:
+            # Here and below: a server without WebSocket clients starts without loading it.
+            from penstock.net.websocket_deflate import Packer
+
+            self._packer = Packer()
         upgrading = new_filter(
             options, server.options.max_payload, self._packer, is_tls=self.tls is not None
         )
@@ -187,6 +192,9 @@ def new_filter(
     options: WebsocketOptions, max_payload: int, packer: Packer, *, is_tls: bool
 ) -> WebSocketFilter:
     """Build the filter of one connection."""
+    from penstock.net.websocket import WebSocketFilter
+    from penstock.net.websocket_upgrade import WebSocketRules
+
     return WebSocketFilter(
         WebSocketRules(
             payload_max=max_payload,

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from penstock.errors import UsageError
+from penstock.monitor.absent import gatewayz, leafz, routez
 from penstock.monitor.accountz import account_detail, accountz, accstatz
 from penstock.monitor.connz import ConnzOptions, SubszOptions, connz, subsz
 from penstock.monitor.jsz import HealthzOptions, JszOptions, account_jsz, healthz, jsz
-from penstock.monitor.pages import gatewayz, leafz, routez
 from penstock.monitor.query import shown
 from penstock.monitor.varz import ProfilezOptions, profilez, variables, varz
 from penstock.net.connection import Connection

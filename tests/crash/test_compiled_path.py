@@ -1,7 +1,7 @@
 """Faults on the path that servers run: the disk threads' own writes and syncs fail.
 
-A commit of a block that has its file is one job of the disk threads. Each test begins behind the
-first commit, so that what fails is that job and not the making of a file.
+A commit is one job of the disk threads, also where a block is full and the next one's file is made.
+Each test begins behind the store's first commit, which makes its files elsewhere.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 
 from penstock.errors import StoreReadOnly
 from penstock.store.filestore import FileStore
+from penstock.store.interface import StoreConfig
 from penstock.store.vfs import FileSystem, OsFileSystem
 from penstock.testing.faults import Effect, FaultPlan, FaultyFileSystem, Operation
 from penstock.testing.filesystem import MemoryFileSystem
@@ -25,10 +26,11 @@ PATIENCE_S = 30
 """Only a test that fails waits this long."""
 
 BLOCK = "000001.blk"
+NEXT_BLOCK = "000002.blk"
 
 
 class WatchedFiles(FaultyFileSystem):
-    """Notes which threads write and sync the block."""
+    """Notes which threads write and sync the blocks and their folder."""
 
     def __init__(self, files: FileSystem) -> None:
         super().__init__(files)
@@ -36,9 +38,27 @@ class WatchedFiles(FaultyFileSystem):
         self.failed = threading.Event()
 
     def note(self, operation: Operation, path: str) -> FaultPlan | None:
-        if path.endswith(BLOCK):
+        if path.endswith((BLOCK, NEXT_BLOCK, "/stream")):
             name = Path(f"/proc/self/task/{threading.get_native_id()}/comm").read_text().strip()
             self.threads.setdefault(operation, set()).add(name)
+        return super().note(operation, path)
+
+
+class CutBefore(WatchedFiles):
+    """Keeps what a power cut before one of its calls would leave."""
+
+    def __init__(self, disk: MemoryFileSystem, seed: int) -> None:
+        super().__init__(disk)
+        self.survivor: MemoryFileSystem | None = None
+        self.calls_left: int | None = None
+        self._disk = disk
+        self._random = Random(seed)
+
+    def note(self, operation: Operation, path: str) -> FaultPlan | None:
+        if self.calls_left is not None:
+            self.calls_left -= 1
+            if self.calls_left < 0 and self.survivor is None:
+                self.survivor = self._disk.survivor(self._random)
         return super().note(operation, path)
 
 
@@ -151,6 +171,102 @@ def test_a_job_goes_on_after_a_short_or_an_interrupted_write(
     with FileStore.open(path, files=plain) as again:
         assert again.load(seq).payload == b"whole"
         assert again.report.clean
+
+
+ROLLOVER = [
+    (Operation.WRITE, BLOCK),
+    (Operation.SYNC, BLOCK),
+    (Operation.OPEN, NEXT_BLOCK),
+    (Operation.WRITE, NEXT_BLOCK),
+    (Operation.SYNC, NEXT_BLOCK),
+    (Operation.SYNC_DIR, "stream"),
+    (Operation.WRITE, "high.water"),
+]
+"""What a job does that fills a block and begins the next."""
+
+LARGE = [b"large %d " % number + bytes(10_000) for number in range(8)]
+
+
+def begin_full_block(path: str, files: WatchedFiles, acks: Acks) -> FileStore:
+    """Return a store whose first block has two of its messages; the others do not all fit."""
+    config = StoreConfig(block_bytes=65_536)
+    store = FileStore.open(path, config, files=files, on_durable=acks)
+    for payload in LARGE[:2]:
+        seq, _ = store.store(b"s", b"", payload)
+        acks.wait_for(seq)
+    store.flush()
+    files.threads.clear()
+    files.audit.clear()
+    return store
+
+
+def store_the_others(store: FileStore) -> None:
+    store.store_batch([(b"s", b"", payload) for payload in LARGE[2:]])
+
+
+def test_a_job_fills_a_block_and_begins_the_next(disk: tuple[str, FileSystem]) -> None:
+    path, plain = disk
+    files, acks = WatchedFiles(plain), Acks()
+    store = begin_full_block(path, files, acks)
+
+    store_the_others(store)
+    acks.wait_for(len(LARGE))
+
+    calls = [(call.operation, Path(call.path).name) for call in files.audit]
+    assert calls[: len(ROLLOVER)] == ROLLOVER
+    assert files.threads[Operation.OPEN] == files.threads[Operation.SYNC_DIR] == {"penstock-disk"}
+    seq, _ = store.store(b"s", b"", b"in the new block")
+    acks.wait_for(seq)
+    store.stop()
+    with FileStore.open(path, files=plain) as again:
+        found = [content[2] for content in content_of(again).values()]
+        assert found == [*LARGE, b"in the new block"]
+        assert again.report.clean
+
+
+@pytest.mark.parametrize("at", range(len(ROLLOVER)))
+def test_a_failure_while_the_next_block_is_begun_loses_nothing_acknowledged(
+    disk: tuple[str, FileSystem], at: int
+) -> None:
+    path, plain = disk
+    files, acks = WatchedFiles(plain), Acks()
+    store = begin_full_block(path, files, acks)
+
+    files.plan = FaultPlan(at + 1, {operation for operation, _ in ROLLOVER}, error=errno.EIO)
+    store_the_others(store)
+    wait_until_failed(store)
+
+    assert files.plan.fired == 1
+    # Nothing was tried after the failure.
+    calls = [(call.operation, Path(call.path).name) for call in files.audit]
+    assert calls == ROLLOVER[: at + 1]
+    assert acks.last_seq == store.durable_seq == 2
+    assert [store.load(seq).payload for seq in (1, 2)] == LARGE[:2]
+    store.stop()
+    assert acks.last_seq == 2
+    with FileStore.open(path, files=plain) as again:
+        found = [content[2] for content in content_of(again).values()]
+        assert found == LARGE[: len(found)]
+        assert len(found) >= 2
+        assert again.report.damage == []
+
+
+def test_a_power_cut_while_the_next_block_is_begun_loses_nothing_acknowledged() -> None:
+    for at in range(len(ROLLOVER)):
+        for seed in range(20):
+            disk = MemoryFileSystem()
+            files, acks = CutBefore(disk, seed), Acks()
+            store = begin_full_block("/data/stream", files, acks)
+            files.calls_left = at
+            store_the_others(store)
+            acks.wait_for(len(LARGE))
+            store.stop()
+            assert files.survivor is not None
+            with FileStore.open("/data/stream", files=files.survivor, threaded=False) as again:
+                found = [content[2] for content in content_of(again).values()]
+                assert found == LARGE[: len(found)]
+                assert len(found) >= 2
+                assert again.report.damage == []
 
 
 def test_what_disk_threads_acknowledged_survives_a_power_cut_at_once() -> None:

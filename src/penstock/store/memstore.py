@@ -21,7 +21,7 @@ from penstock.store.engine import Engine
 from penstock.store.filestore import FileStore
 from penstock.store.interface import DurableCallback, StoreConfig
 from penstock.store.system_calls import SYSTEM_CALLS
-from penstock.store.vfs import Buffer, File, FileStart, Lock, Mode, starts_one_by_one
+from penstock.store.vfs import Buffer, File, FileStart, Lock, Mode, Root, starts_one_by_one
 
 
 class _RamFile:
@@ -78,6 +78,8 @@ class _NoLock:
 
 class RamFileSystem:
     """Files in memory; see the module."""
+
+    root: Root | None = None
 
     def __init__(self) -> None:
         self._files: dict[str, bytearray] = {}

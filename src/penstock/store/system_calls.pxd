@@ -12,6 +12,10 @@ cdef struct CallTable:
     int (*open_in)(int folder, const char* name) noexcept nogil
     off_t (*length)(int fd) noexcept nogil
     int (*close)(int fd) noexcept nogil
+    # Makes a file that is not there yet, to be read and written; `root` is where paths begin.
+    int (*create)(int root, const char* path) noexcept nogil
+    # Puts a folder's entries on stable storage. Returns 0 or the error number.
+    int (*sync_folder)(int root, const char* path) noexcept nogil
 
 
 cdef class SystemCalls:

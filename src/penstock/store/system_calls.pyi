@@ -12,6 +12,8 @@ class SystemCalls:
     def __init__(self) -> None: ...
 
 SYSTEM_CALLS: Final[SystemCalls]
+SYSTEM_ROOT: Final[int]
+"""Where paths begin, as a descriptor."""
 
 class _OpenFolder(Protocol):
     path: str

@@ -1,10 +1,11 @@
 """The system calls that compiled code makes on a store's files, as a table that tests replace.
 
 The disk threads, the reads of single messages and the first look at every block call the system
-without the interpreter. Each of them takes the table from the file that it works on: a file of the
-operating system has `SYSTEM_CALLS`, a file of the simulated disk has the table of
-`penstock.testing.simulated_calls`. So power cuts and failing calls are tried on the code that
-servers run. A call costs one jump more than without the table.
+without the interpreter. Each of them takes the table from the file that it works on, or from the
+root of the file system in which it makes one: a file of the operating system has `SYSTEM_CALLS`, a
+file of the simulated disk has the table of `penstock.testing.simulated_calls`. So power cuts and
+failing calls are tried on the code that servers run. A call costs one jump more than without the
+table.
 
 `read_file_starts` is here because it is nothing but system calls: one pass over all block files of
 a stream without the interpreter and without its lock, so that it costs little more than the calls
@@ -22,9 +23,11 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
-from posix.fcntl cimport O_CLOEXEC, O_RDONLY, openat
+from posix.fcntl cimport (
+    AT_FDCWD, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, openat,
+)
 from posix.types cimport off_t
-from posix.unistd cimport SEEK_END, close, fdatasync, lseek, pread, pwrite
+from posix.unistd cimport SEEK_END, close, fdatasync, fsync, lseek, pread, pwrite
 
 cdef extern from "Python.h":
     bytes PyUnicode_EncodeFSDefault(object text)
@@ -43,6 +46,21 @@ cdef off_t _length(int fd) noexcept nogil:
     return lseek(fd, 0, SEEK_END)
 
 
+cdef int _create(int root, const char* path) noexcept nogil:
+    return openat(root, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+
+
+cdef int _sync_folder(int root, const char* path) noexcept nogil:
+    cdef int fd = openat(root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    cdef int failure = 0
+    if fd < 0:
+        return errno
+    if fsync(fd) != 0:
+        failure = errno
+    close(fd)
+    return failure
+
+
 cdef class SystemCalls:
     """A table of system calls; this one is the operating system's."""
 
@@ -53,9 +71,12 @@ cdef class SystemCalls:
         self.table.open_in = _open_in
         self.table.length = _length
         self.table.close = close
+        self.table.create = _create
+        self.table.sync_folder = _sync_folder
 
 
 SYSTEM_CALLS = SystemCalls()
+SYSTEM_ROOT = <int>AT_FDCWD
 
 
 cdef int _read_start(

@@ -18,7 +18,12 @@ from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from penstock.errors import StoreLocked
-from penstock.store.system_calls import SYSTEM_CALLS, SystemCalls, read_file_starts
+from penstock.store.system_calls import (
+    SYSTEM_CALLS,
+    SYSTEM_ROOT,
+    SystemCalls,
+    read_file_starts,
+)
 
 TEMPORARY_SUFFIX = ".tmp"
 """What ends the name of a file that is not yet what it will be."""
@@ -75,6 +80,23 @@ class File(Protocol):
         ...
 
 
+class Root(Protocol):
+    """Where the paths of a file system begin, for compiled code that makes files."""
+
+    @property
+    def calls(self) -> SystemCalls:
+        """The system calls with which files are made."""
+        ...
+
+    def call_fd(self) -> int:
+        """Return the descriptor that `calls` take."""
+        ...
+
+    def opened(self, path: str, fd: int) -> File:
+        """Return a file that `calls` have made, which has the descriptor from now on."""
+        ...
+
+
 class Lock(Protocol):
     """A held lock."""
 
@@ -85,6 +107,11 @@ class Lock(Protocol):
 
 class FileSystem(Protocol):
     """The calls that the store makes, and no others."""
+
+    @property
+    def root(self) -> Root | None:
+        """Where compiled code makes files; None if only `open` makes any."""
+        ...
 
     def open(self, path: str, mode: Mode) -> File:
         """Open a file; raises FileNotFoundError or FileExistsError as the mode says."""
@@ -180,6 +207,18 @@ class _OsFile:
             os.close(fd)
 
 
+class _OsRoot:
+    """Where the operating system's paths begin."""
+
+    calls = SYSTEM_CALLS
+
+    def call_fd(self) -> int:
+        return SYSTEM_ROOT
+
+    def opened(self, path: str, fd: int) -> File:
+        return _OsFile(path, fd)
+
+
 class _OsLock:
     """A lock file held with flock; the system frees it if the process dies."""
 
@@ -201,6 +240,8 @@ _OPEN_FLAGS: dict[str, int] = {
 
 class OsFileSystem:
     """The operating system's file system."""
+
+    root: Root = _OsRoot()
 
     def open(self, path: str, mode: Mode) -> File:
         """Open a file, closed on exec, private to the owner when created."""

@@ -37,7 +37,7 @@ from penstock.store.vfs import (
     Lock,
     Mode,
 )
-from penstock.testing.filesystem import MemoryFile, SimulatedFolder
+from penstock.testing.filesystem import MemoryFile, SimulatedFolder, SimulatedRoot
 from penstock.testing.simulated_calls import SIMULATED_CALLS, new_descriptor
 
 
@@ -219,6 +219,7 @@ class FaultyFileSystem:
     def __init__(self, files: FileSystem, plan: FaultPlan | None = None) -> None:
         self.plan = plan
         self.audit: list[Call] = []
+        self.root = SimulatedRoot(self)
         self._files = files
 
     def open(self, path: str, mode: Mode) -> File:

@@ -50,6 +50,35 @@ class SimulatedFolder:
         return file.call_fd()
 
 
+class SimulatedRoot:
+    """Where the paths of a simulated file system begin, for compiled code that makes files."""
+
+    calls = SIMULATED_CALLS
+
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
+        self._fd = new_descriptor(self)
+        self._made: dict[int, File] = {}
+
+    def call_fd(self) -> int:
+        """Return the descriptor that `calls` take."""
+        return self._fd
+
+    def call_create(self, path: str) -> int:
+        """Make a file; return its descriptor."""
+        file = self._files.open(path, "create")
+        self._made[file.call_fd()] = file
+        return file.call_fd()
+
+    def call_sync_folder(self, path: str) -> None:
+        """Put a folder's entries on stable storage."""
+        self._files.sync_dir(path)
+
+    def opened(self, path: str, fd: int) -> File:
+        """Return a file that was made, and hold it no more."""
+        return self._made.pop(fd)
+
+
 class MemoryFile:
     """An open file of a MemoryFileSystem."""
 
@@ -167,6 +196,7 @@ class MemoryFileSystem:
         self._root = FolderImage()
         self._journal = Journal()
         self._powered = True
+        self.root = SimulatedRoot(self)
 
     # What the store calls.
 

@@ -39,7 +39,8 @@ _OPENED = weakref.WeakValueDictionary()
 def new_descriptor(opened):
     """Return a descriptor that leads to a simulated file or folder until that is gone.
 
-    A file has `call_read`, `call_write`, `call_sync`, `size` and `close`; a folder has `call_open`.
+    A file has `call_read`, `call_write`, `call_sync`, `size` and `close`; a folder has `call_open`;
+    where paths begin there are `call_create` and `call_sync_folder`.
     """
     fd = next(_NUMBERS)
     _OPENED[fd] = opened
@@ -114,6 +115,23 @@ cdef ssize_t _close(int fd) noexcept with gil:
         return _failure(error)
 
 
+cdef ssize_t _make(int root, const char* path) noexcept with gil:
+    cdef bytes encoded = path
+    try:
+        return _find(root).call_create(encoded.decode("utf-8", "surrogateescape"))
+    except BaseException as error:
+        return _failure(error)
+
+
+cdef ssize_t _settle(int root, const char* path) noexcept with gil:
+    cdef bytes encoded = path
+    try:
+        _find(root).call_sync_folder(encoded.decode("utf-8", "surrogateescape"))
+        return 0
+    except BaseException as error:
+        return _failure(error)
+
+
 cdef inline ssize_t _returned(ssize_t outcome) noexcept nogil:
     # As the system returns it. The interpreter lock is let go of by now, which may set errno.
     if outcome < 0:
@@ -146,6 +164,14 @@ cdef int _close_fd(int fd) noexcept nogil:
     return <int>_returned(_close(fd))
 
 
+cdef int _create(int root, const char* path) noexcept nogil:
+    return <int>_returned(_make(root, path))
+
+
+cdef int _sync_folder(int root, const char* path) noexcept nogil:
+    return <int>-_settle(root, path)
+
+
 cdef class SimulatedCalls(SystemCalls):
     """The table of system calls that asks the simulated file of a descriptor."""
 
@@ -156,6 +182,8 @@ cdef class SimulatedCalls(SystemCalls):
         self.table.open_in = _open_in
         self.table.length = _length
         self.table.close = _close_fd
+        self.table.create = _create
+        self.table.sync_folder = _sync_folder
 
 
 SIMULATED_CALLS = SimulatedCalls()

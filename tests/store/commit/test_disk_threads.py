@@ -15,6 +15,8 @@ from penstock.limits import DISK_THREADS_MAX
 from penstock.store.commit.disk_threads import DiskJob, DoneJobs
 from penstock.store.log.active_block import ActiveBlock, Chunk
 from penstock.store.vfs import File, OsFileSystem
+from penstock.testing.faults import FaultyFileSystem, Operation
+from penstock.testing.filesystem import MemoryFileSystem
 
 PATIENCE_S = 30
 """Only a test that fails waits this long."""
@@ -32,6 +34,12 @@ def new_file(path: Path) -> File:
     return OsFileSystem().open(str(path), "create")
 
 
+def writing(file: File, data: bytes) -> DiskJob:
+    job = DiskJob(syncs=True)
+    job.write(file, chunk_of(data))
+    return job
+
+
 class Reaper:
     """Counts the jobs that were finished."""
 
@@ -41,8 +49,7 @@ class Reaper:
 
     def job(self, path: Path, data: bytes = b"data") -> DiskJob:
         """Return a job that writes a new file."""
-        file = new_file(path)
-        return DiskJob(file, chunk_of(data), syncs=True)
+        return writing(new_file(path), data)
 
     def submit(self, job: DiskJob) -> None:
         """Have a job done."""
@@ -74,7 +81,7 @@ def test_a_job_writes_its_bytes_and_then_its_mark(tmp_path: Path) -> None:
 def test_a_job_that_fails_tells_the_error_and_leaves_no_mark(tmp_path: Path) -> None:
     reaper = Reaper()
     full = OsFileSystem().open("/dev/full", "update")
-    job = DiskJob(full, chunk_of(b"data"), syncs=True)
+    job = writing(full, b"data")
     job.mark(new_file(tmp_path / "mark"), 0, b"mark")
 
     reaper.submit(job)
@@ -89,7 +96,7 @@ def test_a_job_that_fails_tells_the_error_and_leaves_no_mark(tmp_path: Path) -> 
 def test_a_failure_stays_with_its_job(tmp_path: Path) -> None:
     reaper = Reaper()
     full = OsFileSystem().open("/dev/full", "update")
-    bad = DiskJob(full, chunk_of(b"data"), syncs=True)
+    bad = writing(full, b"data")
     good = [reaper.job(tmp_path / str(number)) for number in range(20)]
 
     for job in [*good[:10], bad, *good[10:]]:
@@ -157,3 +164,67 @@ def test_many_may_wait_for_one_job(tmp_path: Path) -> None:
             thread.join(PATIENCE_S)
         assert not any(thread.is_alive() for thread in waiting)
         job.check()
+
+
+def test_a_job_makes_the_next_file_after_what_comes_before_it_is_synced() -> None:
+    files = FaultyFileSystem(MemoryFileSystem())
+    files.make_dirs("/data")
+    old, mark = files.open("/data/1", "create"), files.open("/data/mark", "create")
+    files.audit.clear()
+    job = DiskJob(syncs=True)
+    job.write(old, chunk_of(b"the end of one"))
+    job.create(files.root, "/data/2", chunk_of(b"a whole one"))
+    job.create(files.root, "/data/3", chunk_of(b"the start of one"))
+    job.mark(mark, 0, b"mark")
+
+    job.do()
+
+    job.check()
+    assert [(call.operation, call.path) for call in files.audit] == [
+        (Operation.WRITE, "/data/1"),
+        (Operation.SYNC, "/data/1"),
+        (Operation.OPEN, "/data/2"),
+        (Operation.WRITE, "/data/2"),
+        (Operation.SYNC, "/data/2"),
+        (Operation.OPEN, "/data/3"),
+        (Operation.WRITE, "/data/3"),
+        (Operation.SYNC, "/data/3"),
+        (Operation.SYNC_DIR, "/data"),
+        (Operation.WRITE, "/data/mark"),
+    ]
+    first, *made = job.created()
+    assert first is None
+    assert [file.read_at(0, 99) for file in made if file] == [b"a whole one", b"the start of one"]
+
+
+def test_a_file_that_is_there_is_not_made_again(tmp_path: Path) -> None:
+    (tmp_path / "2").write_bytes(b"another's")
+    job = Reaper().job(tmp_path / "1")
+    job.create(OsFileSystem.root, str(tmp_path / "2"), chunk_of(b"data"))
+    job.mark(new_file(tmp_path / "mark"), 0, b"mark")
+
+    job.do()
+
+    with pytest.raises(FileExistsError) as failed:
+        job.check()
+    assert failed.value.filename == str(tmp_path / "2")
+    assert job.created() == [None, None]
+    assert (tmp_path / "1").read_bytes() == b"data"
+    assert (tmp_path / "2").read_bytes() == b"another's"
+    assert (tmp_path / "mark").read_bytes() == b""
+
+
+def test_files_that_a_job_has_made_are_the_callers(tmp_path: Path) -> None:
+    job = Reaper().job(tmp_path / "1")
+    job.create(OsFileSystem.root, str(tmp_path / "2"), chunk_of(b"data"))
+
+    job.do()
+
+    job.check()
+    _, made = job.created()
+    assert made is not None
+    assert made.path == str(tmp_path / "2")
+    assert (tmp_path / "2").stat().st_mode & 0o777 == 0o600
+    assert made.write_at(4, b" more") == 5
+    made.close()
+    assert (tmp_path / "2").read_bytes() == b"data more"

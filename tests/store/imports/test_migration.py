@@ -19,7 +19,7 @@ from penstock.format.envelope import Cipher, Compression, StoreKey
 from penstock.format.layout import LEGACY_NAME, MIGRATING_NAME
 from penstock.store.filestore import FileStore
 from penstock.store.interface import StoreConfig
-from penstock.store.vfs import FileSystem, OsFileSystem
+from penstock.store.vfs import FileSystem, OsFileSystem, Root
 from penstock.testing.clock import FakeClock
 from penstock.testing.faults import FaultPlan, FaultyFileSystem, every_fault
 from penstock.testing.filesystem import MemoryFileSystem
@@ -262,6 +262,9 @@ def test_a_call_that_fails_once_ends_the_opening_or_costs_nothing() -> None:
 
 class _KilledAtCall:
     """The real file system, in a process that kills itself before its n-th call."""
+
+    root: Root | None = None
+    """Files are made by `open` alone, which is counted."""
 
     def __init__(self, nth: int) -> None:
         self._files = OsFileSystem()

@@ -141,7 +141,7 @@ class DiskWriter:
         ...
 
     def job(self, batch: Batch, interval_ns: int, salt: int, *, block_bytes: int) -> DiskJob | None:
-        """Return what `write` and `mark` would do as a job, or None if it takes several files."""
+        """Return what `write` and `mark` would do as a job, or None if it takes more than that."""
         ...
 
     def written(self, batch: Batch, job: DiskJob) -> None:

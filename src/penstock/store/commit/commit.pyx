@@ -28,7 +28,7 @@ from libc.stdint cimport int64_t, uint64_t
 from penstock.store.log.active_block cimport ActiveBlock, Chunk
 from penstock.store.log.block cimport Block
 from penstock.store.commit.committer cimport Batch
-from penstock.store.commit.disk_threads cimport DiskJob
+from penstock.store.commit.disk_threads cimport PARTS_MAX, DiskJob
 from penstock.store.log.ledger cimport Ledger
 
 from penstock.format.state.checkpoint import HIGH_WATER_SLOT_BYTES, HighWater, encode_high_water
@@ -303,23 +303,35 @@ cdef class DiskWriter:
 
     def job(self, Batch batch not None, int64_t interval_ns, uint64_t salt, *,
             uint64_t block_bytes):
-        """Return what `write` and `mark` would do as a job, or None if it takes several files.
+        """Return what `write` and `mark` would do as a job, or None if it takes more than that.
 
         The caller calls `written` at its end. A block is full with `block_bytes`.
         """
-        if len(batch.chunks) != 1 or batch.roomy or self.is_volatile:
-            return None
-        active, chunk = batch.chunks[0]
-        file, mark_file = active.file, self.high_water.file
-        if file is None or mark_file is None:
+        mark_file = self.high_water.file
+        if (
+            not 0 < len(batch.chunks) <= PARTS_MAX or batch.roomy or self.is_volatile
+            or mark_file is None
+        ):
             return None
         syncs = True
+        active, chunk = batch.chunks[-1]
         if interval_ns or self.unsynced:
-            if self.unsynced != [active] or active is not batch.current:
+            if (
+                len(batch.chunks) > 1 or active.file is None or self.unsynced != [active]
+                or active is not batch.current
+            ):
                 return None
             syncs = self.sync_is_due(batch.ticket, interval_ns)
-        job = DiskJob(file, chunk, syncs=syncs)
-        if syncs and active is batch.current:
+        job = DiskJob(syncs=syncs)
+        for each, its_chunk in batch.chunks:
+            if each.file is not None:
+                job.write(each.file, its_chunk)
+            elif self.files.root is not None:
+                job.create(self.files.root, each.path, its_chunk)
+            else:
+                return None
+        # A block that is new may stay small: most of many streams do.
+        if syncs and active is batch.current and active.file is not None:
             job.leave_room(_room_behind(active, chunk, block_bytes))
         place = (active.number, chunk.start + len(chunk))
         job.mark(
@@ -329,9 +341,13 @@ cdef class DiskWriter:
 
     def written(self, Batch batch not None, DiskJob job not None):
         """Take note of a batch whose job is done; raise OSError if it has failed."""
+        for (active, _), file in zip(batch.chunks, job.created()):
+            if file is not None:
+                active.file = file
         job.check()
-        active, chunk = batch.chunks[0]
-        self.high_water.place = (active.number, chunk.start + len(chunk))
+        for active, chunk in batch.chunks:
+            self.high_water.place = (active.number, chunk.start + len(chunk))
+            active.file_bytes = max(active.file_bytes, chunk.start + len(chunk))
         active.file_bytes = max(active.file_bytes, chunk.start + len(chunk) + job.room)
         if job.syncs and self.unsynced:
             self.unsynced.clear()

@@ -2,7 +2,7 @@
 
 While one commit is on the disk the next batch gathers, so throughput grows with load and latency
 stays at about one sync. `wake` begins a commit and waits for nothing: the usual one is handed to
-the threads that write and sync without the interpreter, one that takes more (a block's first, a
+the threads that write and sync without the interpreter, one that takes more (a store's first, a
 stream that is kept in memory) to a thread that all stores share. What came meanwhile is begun
 when it ends. A caller of `flush` commits in its own thread, or helps with what is under way.
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing_extensions import disjoint_base
 
 from penstock.store.log.active_block import Chunk
-from penstock.store.vfs import File
+from penstock.store.vfs import File, Root
 
 @disjoint_base
 class DoneJobs:
@@ -26,7 +26,7 @@ class DoneJobs:
 
 @disjoint_base
 class DiskJob:
-    """One write and one sync."""
+    """What one commit writes and syncs."""
 
     @property
     def room(self) -> int:
@@ -43,8 +43,23 @@ class DiskJob:
         """How long it took, once it is done."""
         ...
 
-    def __init__(self, file: File, chunk: Chunk, *, syncs: bool) -> None:
-        """Write a chunk to an open file, and sync that."""
+    def __init__(self, *, syncs: bool) -> None:
+        """Sync what is written if `syncs`."""
+        ...
+
+    def write(self, file: File, chunk: Chunk) -> None:
+        """Write a chunk to an open file, after what was added before."""
+        ...
+
+    def create(self, root: Root, path: str, chunk: Chunk) -> None:
+        """Make a file in the same folder as others, and write a chunk to it."""
+        ...
+
+    def created(self) -> list[File | None]:
+        """Return the open file of each part that has made one, once it is done; else None.
+
+        They are the caller's from now on: it asks once.
+        """
         ...
 
     def mark(self, file: File, offset: int, data: bytes) -> None:

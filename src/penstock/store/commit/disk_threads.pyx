@@ -1,15 +1,17 @@
 """Threads that write and sync without the interpreter, for all stores of a process.
 
-A `DiskJob` is one write and, if so wanted, one sync of a file, and a short mark in another one that
-tells of it. Behind what it writes it may leave room: zeros, into which later jobs write. It is
-handed to a few threads that never touch a Python object, so that the commits of many streams are on
-the disk at the same time (where they share the file system's own commits) and none of them waits
-for the interpreter's lock. A job that is done is put into the `DoneJobs` that it
-was made for, whose owner is woken by a descriptor and finishes all that are there in one go.
-A caller that needs a job's end waits for it, and does the work itself if no thread has begun it.
+A `DiskJob` writes a file, syncs it if so wanted, and writes a short mark in another one that tells
+of it. Behind what it writes it may leave room: zeros, into which later jobs write. Where a block is
+full it goes on with the next one: it makes the file, writes and syncs it too, and at last syncs the
+folder. It is handed to a few threads that never touch a Python object, so that the commits of many
+streams are on the disk at the same time (where they share the file system's own commits) and none
+of them waits for the interpreter's lock. A job that is done is put into the `DoneJobs` that it was
+made for, whose owner is woken by a descriptor and finishes all that are there in one go. A caller
+that needs a job's end waits for it, and does the work itself if no thread has begun it.
 
-Invariant: a job's bytes are written whole, then synced, then its mark is written, or its
-error says why not; nothing is tried again after a failure; a job is done once.
+Invariant: a job's bytes are written whole, then synced, one file after the other, then the folder,
+then its mark is written, or its error says why not; nothing is tried again after a failure; a job
+is done once.
 
 Any thread. The threads are started when there is work, and last as long as the process.
 """
@@ -28,6 +30,9 @@ from penstock.store.log.active_block cimport Chunk
 
 from penstock.errors import UsageError
 from penstock.limits import DISK_THREADS_MAX
+
+cdef extern from "Python.h":
+    bytes PyUnicode_EncodeFSDefault(object text)
 
 cdef extern from "<pthread.h>" nogil:
     ctypedef struct pthread_mutex_t:
@@ -123,13 +128,14 @@ cdef void _write(
 
 cdef void _make_room(Task* task) noexcept nogil:
     # Write zeros behind the data. A disk that is too full for them may do for the data.
+    cdef Part* last = &task.parts[task.count - 1]
     cdef size_t wanted = task.room
-    cdef uint64_t offset = task.offset + task.size
+    cdef uint64_t offset = last.offset + last.size
     cdef ssize_t written
     task.room = 0
     while task.room < wanted:
         written = task.calls.pwrite(
-            task.fd, zeros, min(wanted - task.room, sizeof(zeros)), <off_t>(offset + task.room)
+            last.fd, zeros, min(wanted - task.room, sizeof(zeros)), <off_t>(offset + task.room)
         )
         if written > 0:
             task.room += written
@@ -137,13 +143,31 @@ cdef void _make_room(Task* task) noexcept nogil:
             return
 
 
+cdef void _do_part(Task* task, Part* part, bint is_last) noexcept nogil:
+    if part.path != NULL:
+        part.fd = task.calls.create(task.root, part.path)
+        while part.fd < 0 and errno == EINTR:
+            part.fd = task.calls.create(task.root, part.path)
+        if part.fd < 0:
+            task.error = errno
+            return
+    _write(task, part.fd, part.data, part.size, part.offset)
+    if is_last and task.room and not task.error:
+        _make_room(task)
+    if task.syncs and not task.error and task.calls.fdatasync(part.fd) != 0:
+        task.error = errno
+
+
 cdef void _do(Task* task) noexcept nogil:
     cdef int64_t started_ns = _now_ns()
-    _write(task, task.fd, task.data, task.size, task.offset)
-    if task.room and not task.error:
-        _make_room(task)
-    if task.syncs and not task.error and task.calls.fdatasync(task.fd) != 0:
-        task.error = errno
+    task.reached = 0
+    while task.reached < task.count:
+        _do_part(task, &task.parts[task.reached], task.reached == task.count - 1)
+        if task.error:
+            break
+        task.reached += 1
+    if task.folder != NULL and not task.error:
+        task.error = task.calls.sync_folder(task.root, task.folder)
     task.took_ns = _now_ns() - started_ns
     _write(task, task.mark_fd, task.mark, task.mark_size, task.mark_offset)
 
@@ -281,20 +305,62 @@ cdef class DoneJobs:
 
 
 cdef class DiskJob:
-    """One write and one sync; see the module."""
+    """What one commit writes and syncs; see the module."""
 
-    def __init__(self, file, Chunk chunk not None, *, bint syncs):
-        """Write a chunk to an open file, and sync that."""
-        self.path = file.path
-        self.chunk = chunk
-        self.calls = file.calls
-        self.task.calls = &self.calls.table
-        self.task.fd = file.call_fd()
-        self.task.data = chunk.data
-        self.task.size = chunk.size
-        self.task.offset = chunk.start
+    def __init__(self, *, bint syncs):
+        """Sync what is written if `syncs`."""
+        self.chunks = []
+        self.paths = []
+        self.encoded = []
         self.task.syncs = syncs
         self.task.job = <void*>self
+
+    cdef Part* _add(self, str path, SystemCalls calls, Chunk chunk) except NULL:
+        cdef Part* part = &self.task.parts[self.task.count]
+        if self.task.count == PARTS_MAX:
+            raise UsageError(f"a job of more than {PARTS_MAX} files")
+        if self.calls is not None and calls is not self.calls:
+            raise UsageError("a job on two file systems")
+        self.calls = calls
+        self.task.calls = &calls.table
+        self.chunks.append(chunk)
+        self.paths.append(path)
+        part.path = NULL
+        part.data = chunk.data
+        part.size = chunk.size
+        part.offset = chunk.start
+        self.task.count += 1
+        return part
+
+    def write(self, file, Chunk chunk not None):
+        """Write a chunk to an open file, after what was added before."""
+        self._add(file.path, file.calls, chunk).fd = file.call_fd()
+
+    def create(self, root, str path not None, Chunk chunk not None):
+        """Make a file in the same folder as others, and write a chunk to it."""
+        cdef bytes encoded = PyUnicode_EncodeFSDefault(path)
+        cdef Part* part = self._add(path, root.calls, chunk)
+        self.encoded.append(encoded)
+        part.fd = -1
+        part.path = encoded
+        self.root = root
+        self.folder = PyUnicode_EncodeFSDefault(os.path.dirname(path))
+        self.task.root = root.call_fd()
+        self.task.folder = self.folder
+
+    def created(self):
+        """Return the open file of each part that has made one, once it is done; else None.
+
+        They are the caller's from now on: it asks once.
+        """
+        cdef int place
+        cdef list files = []
+        for place in range(self.task.count):
+            if self.task.parts[place].path == NULL or self.task.parts[place].fd < 0:
+                files.append(None)
+            else:
+                files.append(self.root.opened(self.paths[place], self.task.parts[place].fd))
+        return files
 
     def mark(self, file, uint64_t offset, bytes data not None):
         """Write something short to another file too, after the sync."""
@@ -330,7 +396,8 @@ cdef class DiskJob:
     def check(self):
         """Raise OSError where the job, which is done, has failed."""
         if self.task.error:
-            raise OSError(self.task.error, os.strerror(self.task.error), self.path)
+            path = self.paths[min(self.task.reached, self.task.count - 1)]
+            raise OSError(self.task.error, os.strerror(self.task.error), path)
 
     def do(self):
         """Do it here and now."""
@@ -344,18 +411,21 @@ cdef class DiskJob:
         `finish(job)` is called when `done_jobs` are reaped; it raises nothing.
         """
         cdef int error = 0
+        cdef bint has_idle
         self.finish = finish
         self.done_jobs = done_jobs
         self.task.done = &done_jobs.list
         Py_INCREF(self)
         pthread_mutex_lock(&queue_mutex)
         _link(&self.task)
-        if queued <= idle_threads:
-            pthread_cond_signal(&queue_has_work)
-        elif threads < threads_max:
+        has_idle = queued <= idle_threads
+        if not has_idle and threads < threads_max:
             error = _start_thread()
         if not error or threads:
             pthread_mutex_unlock(&queue_mutex)
+            if has_idle:
+                # A thread that is woken with the mutex held would have to wait for that again.
+                pthread_cond_signal(&queue_has_work)
             return
         # No thread could be started and none is there. The interpreter lock is never waited for
         # with the queue's mutex held: others take them the other way round.

@@ -495,9 +495,16 @@ TIMER_S_MAX = 86_400.0
 """The longest that a timer of a stream or consumer is set to, one day: the wall clock may be set
 meanwhile, and what is due is looked at again."""
 
-DUE_AT_ONCE_MAX = 4096
-"""Messages of a stream that are looked at in one go when their time has come, so that others get a
-turn."""
+REMOVED_AT_ONCE = 2048
+"""Messages that are removed, or looked at for it, before it is seen whether the turn is over: a
+fraction of a millisecond."""
+
+MARKERS_AT_ONCE = 64
+"""The same for expired messages in whose place delete markers are stored, one by one."""
+
+REMOVED_BEHIND_MAX = 16
+"""Messages that give way to a new one while a limit that was lowered is still being applied: the
+stream gets shorter with each, and no publish waits for all that is left."""
 
 SCHEDULE_YEARS_MAX = 5
 """Years that are searched for the next time of a schedule. A date that does not come in them, as 30

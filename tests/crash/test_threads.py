@@ -91,7 +91,7 @@ def test_everything_at_once_ends_and_leaves_a_whole_store(tmp_path: Path, interv
         upkeep: list[Callable[[], object]] = [
             store.checkpoint,
             store.reclaim,
-            store.maintain,
+            lambda: (store.expire(), store.flush()),
             lambda: store.purge(SubjectFilter([b"s.3"]), keep=5),
             lambda: store.compact(store.state().first_seq + 50),
             lambda: store.count_pending(None, store.state().first_seq),

@@ -21,6 +21,7 @@ from penstock.stream.publish.batches import BatchQuota
 from penstock.stream.quota import UNBOUNDED, AccountLimits, ServerLimits
 from penstock.stream.storage import StoragePolicy, StreamFolder
 from penstock.stream.stream import Stream
+from penstock.subjects import SubjectFilter
 from penstock.text.json.codec import decode_request
 from penstock.text.times import Instant
 
@@ -110,6 +111,10 @@ class StreamHouse:
 
     def update(self, stream: Stream, **fields: Any) -> None:
         """Change a stream as a client would."""
+        self.loop.run_until_complete(self.updating(stream, **fields))
+
+    async def updating(self, stream: Stream, **fields: Any) -> None:
+        """Change a stream in the course of other things."""
         body = json.dumps({"name": stream.name} | fields).encode()
         config = checked_update(
             decode_request(StreamConfigRequest, body, strict=True),
@@ -119,7 +124,11 @@ class StreamHouse:
             existing=KnownStreams(each.config for each in self.streams.values()),
             consumers={},
         )
-        stream.update(config)
+        await stream.update(config)
+
+    def purge(self, stream: Stream, subjects: SubjectFilter | None = None) -> int:
+        """Purge a stream as a client would."""
+        return self.loop.run_until_complete(stream.purge(subjects))
 
     def open(self, config: StreamConfig) -> Stream:
         """Open a stream, which may exist."""

@@ -65,7 +65,7 @@ def test_there_is_room_again_when_messages_are_gone(tmp_path: Path) -> None:
         stream = house.create(name="S", subjects=["s.>"])
         limit_account(stream, 10 * SIZE)
         publish_many(house)
-        stream.purge(None)
+        house.purge(stream)
 
         assert publish_many(house) == [10002] * 90
 

@@ -266,7 +266,9 @@ async def purge(call: Call) -> Documents:
     subjects = filter_of(request.filter)
     try:
         is_wanted = subjects is not None or not request.filter
-        purged = stream.purge(subjects, seq=request.seq, keep=request.keep) if is_wanted else 0
+        purged = 0
+        if is_wanted:
+            purged = await stream.purge(subjects, seq=request.seq, keep=request.keep)
         await stream.make_durable()
     except PenstockError as error:
         failed = ApiError(error_codes.STREAM_GENERAL_ERROR, err=str(error))

@@ -29,6 +29,7 @@ from penstock.format.envelope import StoreKey
 from penstock.format.layout import LOCK_NAME
 from penstock.format.sequence_set import SequenceSet
 from penstock.format.subjects.listing import SubjectListing
+from penstock.limits import SEQUENCE_MAX
 from penstock.store.commit.disk_threads import DoneJobs
 from penstock.store.engine import Engine
 from penstock.store.imports.build import StoreEnvironment, make_folders
@@ -48,6 +49,7 @@ from penstock.store.log.block import StoredMessage
 from penstock.store.log.fast_append import Appender
 from penstock.store.log.fast_scan import Scanner
 from penstock.store.settings import check_key
+from penstock.store.slices import SlicedChanges
 from penstock.store.store_state import StoreState
 from penstock.store.upkeep import limits
 from penstock.store.upkeep.repair import RepairReport, repair_blocks
@@ -267,11 +269,6 @@ class FileStore:
         with self._engine.log.lock:
             self._engine.log.cache.close()
 
-    def maintain(self) -> None:
-        """Do what is due: expiry, disk space, checkpoint. For a timer of the owner's."""
-        self.expire()
-        self.flush()
-
     # Reading
 
     def load(self, seq: int) -> StoredMessage:
@@ -455,12 +452,15 @@ class FileStore:
         """Remove everything above `seq`, which must exist, and go on after it."""
         self._engine.removal.truncate(seq)
 
-    def expire(self) -> int:
-        """Remove the messages that have outlived their time; return how many."""
+    def expire(self, count_max: int = SEQUENCE_MAX) -> int:
+        """Remove the messages that have outlived their time, at most `count_max`.
+
+        Return how many these were.
+        """
         log = self._engine.log
         with log.lock:
             log.health.check_writable()
-            removed = limits.expire(log)
+            removed = limits.expire(log, count_max)
         if removed:
             self._engine.durability.changed()
         return removed
@@ -497,6 +497,11 @@ class FileStore:
         return report
 
     # Living
+
+    @property
+    def in_slices(self) -> SlicedChanges:
+        """Long changes, some messages at a time."""
+        return SlicedChanges(self._engine)
 
     def update_config(self, config: StoreConfig) -> None:
         """Go over to another configuration and apply its limits."""

@@ -361,7 +361,7 @@ class AccountStreams:
                     write, created = stream.folder.write, stream.created
                     await self.host.loop.run_in_executor(None, write, config, created)
             if not self._is_stopped:
-                stream.update(config)
+                await stream.update(config)
                 self._tell(StreamAction.MODIFY, stream)
             return stream
 

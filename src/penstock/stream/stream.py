@@ -14,12 +14,13 @@ Thread: the event loop's. Commits are written by other threads and end in the lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Protocol, TypeVar
 
 from penstock.clock import Clock
 from penstock.errors import StoreError
 from penstock.format.damage import Damage
+from penstock.limits import MARKERS_AT_ONCE, REMOVED_AT_ONCE, WORK_TURN_NS
 from penstock.protocol.headers import without_status
 from penstock.routing.hub import Hub
 from penstock.routing.sublist import Sublist, Subscription
@@ -226,16 +227,20 @@ class Stream:
         self.ingest.finish_batch()
         self._expiry.stop()
 
-    def update(self, config: StreamConfig) -> None:
-        """Go over to another configuration, which was checked and is durable."""
+    async def update(self, config: StreamConfig) -> None:
+        """Go over to another configuration, which was checked and is durable.
+
+        It is in force at once; what is beyond its limits is gone when this returns.
+        """
         subjects_differ = config.subjects != self.config.subjects
         self.config = config
-        self.store.update_config(store_config(config, self.host.policy))
+        removing = self.store.in_slices.update_config(store_config(config, self.host.policy))
         self.publishing.update(config)
         self._attach()
         if subjects_differ:
             self._unsubscribe()
             self._subscribe()
+        await self._in_turns(removing)
         self._expiry.plan()
 
     # Messages
@@ -274,7 +279,7 @@ class Stream:
         """
         self.publishing.on_stored(expires_ns)
 
-    def purge(self, subjects: SubjectFilter | None, *, seq: int = 0, keep: int = 0) -> int:
+    async def purge(self, subjects: SubjectFilter | None, *, seq: int = 0, keep: int = 0) -> int:
         """Remove matching messages below `seq` (0: all) but the newest `keep`; return how many.
 
         If all messages match, the stream continues at `seq` even if that is not reached yet. After
@@ -282,13 +287,27 @@ class Stream:
         """
         self.ingest.finish_batch()
         if seq > 1 and (subjects is None or subjects.everything):
-            purged = self.store.compact(seq, durable=False)
+            purged = await self._in_turns(self.store.in_slices.compact(seq))
         else:
-            purged = self.store.purge(subjects, seq=seq, keep=keep, durable=False)
+            slices = self.store.in_slices.purge(subjects, seq=seq, keep=keep)
+            purged = await self._in_turns(slices)
         if (subjects is None or subjects.everything) and not seq and not keep:
             self.tells_first_seq = True
         self.consumers.on_purged(subjects)
         return purged
+
+    async def _in_turns(self, slices: Generator[None, None, R]) -> R:
+        """Do work in slices, as many in a turn of the event loop as its share lasts for."""
+        until_ns = self.host.clock.monotonic_ns() + WORK_TURN_NS
+        while True:
+            try:
+                next(slices)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            if self.host.clock.monotonic_ns() >= until_ns:
+                await asyncio.sleep(0)
+                until_ns = self.host.clock.monotonic_ns() + WORK_TURN_NS
 
     async def make_durable(self) -> None:
         """Wait until all changes so far are durable."""
@@ -356,13 +375,21 @@ class Stream:
     # Time
 
     def _expire(self) -> None:
+        clock = self.host.clock
+        until_ns = clock.monotonic_ns() + WORK_TURN_NS
         try:
-            if self.config.subject_delete_marker_ttl > 0:
-                self.publishing.expire()
-                self.host.hub.flush()
-            else:
-                self.store.expire()
+            while self._expire_some() and clock.monotonic_ns() < until_ns:
+                pass
         except StoreError as error:
             self.host.log("ERR", f"JetStream stream {self.name!r}: {error}")
             return
+        finally:
+            self.host.hub.flush()
+        # What is left is due already, and goes on with the next turn.
         self._expiry.plan()
+
+    def _expire_some(self) -> bool:
+        """Remove some of what has expired; return True if there may be more."""
+        if self.config.subject_delete_marker_ttl > 0:
+            return self.publishing.expire(MARKERS_AT_ONCE)
+        return self.store.expire(REMOVED_AT_ONCE) == REMOVED_AT_ONCE

@@ -115,7 +115,7 @@ def test_an_id_is_known_although_its_message_was_purged(tmp_path: Path) -> None:
     with StreamHouse(tmp_path) as house:
         stream = house.create(name="S", subjects=["s.>"])
         publish_with_id(house, "1")
-        stream.purge(None)
+        house.purge(stream)
 
         assert publish_with_id(house, "1") == duplicate(1)
 

@@ -127,7 +127,7 @@ def test_a_removed_schedule_publishes_nothing(tmp_path: Path, clock: FakeClock) 
     with StreamHouse(tmp_path, clock) as house:
         stream = house.create(name="S", subjects=["s.>"], allow_msg_schedules=True)
         schedule(house, "@every 10s")
-        stream.purge(None)
+        house.purge(stream)
         clock.advance_seconds(20)
         house.settle()
 

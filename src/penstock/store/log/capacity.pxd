@@ -26,12 +26,16 @@ cdef class Capacity:
     cdef bint full_subject_refuses
     # A message of any size may be refused.
     cdef bint can_refuse
+    # Limits were lowered, and what is beyond them is being removed in slices.
+    cdef public bint is_behind
 
     cdef Refusal refusal(
         self, const uint8_t* subject, size_t subject_size, size_t headers_size,
         size_t payload_size, uint32_t keep,
     ) except *
     cdef int _raise(self, Refusal refusal) except -1
+    cdef int trim_to_limit(self) except -1
+    cdef uint64_t removable(self, uint64_t appended) noexcept
     cdef int trim_appended(self, uint64_t keep) except -1
     cpdef int make_room(self, uint32_t keep) except -1
-    cpdef uint64_t enforce_totals(self) except? 0xFFFFFFFFFFFFFFFF
+    cpdef uint64_t enforce_totals(self, uint64_t count_max=*) except? 0xFFFFFFFFFFFFFFFF

@@ -6,6 +6,9 @@ from penstock.store.log.ledger import Ledger
 class Capacity:
     """The limits of one stream; see the module."""
 
+    is_behind: bool
+    """Limits were lowered, and what is beyond them is being removed in slices."""
+
     def __init__(self, ledger: Ledger, config: StoreConfig) -> None: ...
     def configure(self, config: StoreConfig) -> None:
         """Go by another configuration from now on; nothing is removed yet."""
@@ -24,10 +27,16 @@ class Capacity:
 
         Only `keep` of its subject stay then, 0 for as many as the configuration says.
         """
-    def enforce_totals(self) -> int:
+    def enforce_totals(self, count_max: int = ...) -> int:
         """Remove the oldest messages until the totals are within their limits; return how many.
 
-        A store that refuses new messages keeps its old ones, also where the limits were lowered.
+        At most `count_max` are removed. A store that refuses new messages keeps its old ones, also
+        where the limits were lowered.
         """
-    def trim_all(self) -> int:
-        """Remove what is too much of each subject; return how many messages."""
+    def trim_from(self, seq: int, count: int) -> int:
+        """Remove what is too much of each subject, among some messages from a sequence on.
+
+        Return the sequence to continue with, or 0 behind the last. `count` messages are looked at.
+        """
+    def is_any_above(self) -> bool:
+        """Return True if a subject has more messages than it may."""

@@ -6,21 +6,26 @@ newcomer is refused, except where a full subject gives up its oldest message. A 
 its oldest message in any case, unless it is to refuse as well.
 
 Invariant: after `make_room` the stream is within its limits, or refuses new messages and holds what
-it held before. Removals go through the ledger like any other, so they are written as tombstones
-with the next commit.
+it held before. Only while limits that were lowered are applied in slices is it still beyond them,
+and nearer to them with each new message. Removals go through the ledger like any other, so they are
+written as tombstones with the next commit.
 
 Thread: under the store's lock.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from penstock.format.index.block_index cimport BlockIndex, Entry
+from penstock.store.log.block cimport Block
 from penstock.store.log.ledger cimport Ledger
 
 from penstock.errors import LimitReached
+from penstock.limits import REMOVED_BEHIND_MAX
 from penstock.store.interface import Discard
 from penstock.store.log.ledger import measure_batch
 
 cdef uint64_t ALL = 0xFFFFFFFFFFFFFFFF
+cdef uint64_t BEHIND = REMOVED_BEHIND_MAX
 
 
 cdef class Capacity:
@@ -133,10 +138,24 @@ cdef class Capacity:
 
         Only `keep` of its subject stay then, 0 for as many as the configuration says.
         """
-        self.trim_appended(self.per_subject_max)
-        self.enforce_totals()
+        self.trim_to_limit()
+        self.enforce_totals(self.removable(1))
         self.trim_appended(keep)
         return 0
+
+    cdef uint64_t removable(self, uint64_t appended) noexcept:
+        # How many messages may give way to so many new ones.
+        return appended * BEHIND if self.is_behind else ALL
+
+    cdef int trim_to_limit(self) except -1:
+        # Leave as many messages of the subject that was appended to last as its limit says.
+        cdef uint64_t count
+        if self.is_behind and self.per_subject_max:
+            count = self.ledger.table.items[self.ledger.appended_item].count
+            return self.trim_appended(
+                max(self.per_subject_max, count - BEHIND if count > BEHIND else 0)
+            )
+        return self.trim_appended(self.per_subject_max)
 
     cdef int trim_appended(self, uint64_t keep) except -1:
         # Leave so many messages of the subject that was appended to last; 0 for all of them.
@@ -144,27 +163,73 @@ cdef class Capacity:
             self.ledger.trim_subject(self.ledger.appended_item, <uint32_t>keep)
         return 0
 
-    cpdef uint64_t enforce_totals(self) except? 0xFFFFFFFFFFFFFFFF:
+    cpdef uint64_t enforce_totals(self, uint64_t count_max=ALL) except? 0xFFFFFFFFFFFFFFFF:
         """Remove the oldest messages until the totals are within their limits; return how many.
 
-        A store that refuses new messages keeps its old ones, also where the limits were lowered.
+        At most `count_max` are removed. A store that refuses new messages keeps its old ones, also
+        where the limits were lowered.
         """
         cdef Ledger ledger = self.ledger
         cdef uint64_t removed = 0
         if self.discards_new:
             return 0
         if 0 < self.messages_max < ledger.messages:
-            removed += ledger.remove_oldest(ledger.messages - self.messages_max, 0)
-        if 0 < self.bytes_max < ledger.bytes:
-            removed += ledger.remove_oldest(ALL, ledger.bytes - self.bytes_max)
+            removed += ledger.remove_oldest(
+                min(ledger.messages - self.messages_max, count_max), 0
+            )
+        if 0 < self.bytes_max < ledger.bytes and removed < count_max:
+            removed += ledger.remove_oldest(count_max - removed, ledger.bytes - self.bytes_max)
         return removed
 
-    def trim_all(self):
-        """Remove what is too much of each subject; return how many messages."""
-        cdef uint64_t removed = 0
+    def trim_from(self, uint64_t seq, uint64_t count):
+        """Remove what is too much of each subject, among some messages from a sequence on.
+
+        Return the sequence to continue with, or 0 behind the last. `count` messages are looked at.
+        """
+        cdef Ledger ledger = self.ledger
+        cdef Py_ssize_t place
+        cdef Block block
+        cdef BlockIndex index
+        cdef Entry* entry
+        cdef int64_t ordinal
+        cdef uint32_t item
+        cdef uint64_t looked = 0
+        cdef bint first_gone = False
+        for place in range(max(ledger.block_at(seq), 0), len(ledger.blocks)):
+            block = ledger.blocks[place]
+            if looked >= count:
+                seq = block.base_seq
+                break
+            if block.live == 0:
+                continue
+            index = ledger.index_of(block)
+            ordinal = index.next_entry(index.lower_bound(seq), NULL, block.dead_bits())
+            while ordinal >= 0 and looked < count:
+                entry = &index.entries[ordinal]
+                item = ledger.item_of(index, entry.subject)
+                # Oldest first, so the newest are left.
+                if item < ledger.table.used and (
+                    ledger.table.items[item].count > self.per_subject_max
+                ):
+                    seq = index.base_seq + entry.seq_delta
+                    first_gone = first_gone or seq == ledger.first_seq
+                    ledger.kill(block, <uint32_t>ordinal, entry, item)
+                looked += 1
+                ordinal = index.next_entry(ordinal + 1, NULL, block.dead_bits())
+            if ordinal >= 0:
+                seq = index.base_seq + index.entries[ordinal].seq_delta
+                break
+        else:
+            seq = 0
+        if first_gone:
+            ledger.advance_first()
+        return seq
+
+    def is_any_above(self):
+        """Return True if a subject has more messages than it may."""
         cdef uint32_t item
         if self.per_subject_max:
             for item in range(self.ledger.table.used):
                 if self.ledger.table.items[item].count > self.per_subject_max:
-                    removed += self.ledger.trim_subject(item, <uint32_t>self.per_subject_max)
-        return removed
+                    return True
+        return False

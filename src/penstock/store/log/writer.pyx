@@ -133,8 +133,8 @@ cdef class LogWriter:
             if keep:
                 self.capacity.make_room(keep[place])
             else:
-                self.capacity.trim_appended(self.capacity.per_subject_max)
-        self.capacity.enforce_totals()
+                self.capacity.trim_to_limit()
+        self.capacity.enforce_totals(self.capacity.removable(len(messages)))
 
     cpdef int append_skip(self, uint64_t seq, uint64_t count, int64_t time_ns) except -1:
         """Reserve `count` sequences from `seq` on."""

@@ -1,4 +1,4 @@
-"""Removing what has outlived its time, as many messages as there are in one go.
+"""Removing what has outlived its time, many messages in one go.
 
 A message is too old by the stream's maximum age, or has a time to live of its own that has run out.
 What was stored to last is never too old.
@@ -18,14 +18,13 @@ from penstock.store.log.block cimport Block
 from penstock.store.log.ledger cimport Ledger
 from penstock.store.upkeep.expiry cimport Expiries, Timekeeper
 
-cdef enum:
-    # Messages whose time to live ran out that are removed in one go.
-    EXPIRED_MAX = 4096
-
 
 def remove_aged(Ledger ledger not None, Expiries expiries not None, Timekeeper times not None,
-                int64_t age_ns, int64_t now_ns):
-    """Remove what is older than an age at a time of the age clock; return how many messages."""
+                int64_t age_ns, int64_t now_ns, uint64_t count_max):
+    """Remove what is older than an age at a time of the age clock; return how many messages.
+
+    At most `count_max` are removed.
+    """
     cdef Block block
     cdef BlockIndex index
     cdef Entry* entry
@@ -37,7 +36,7 @@ def remove_aged(Ledger ledger not None, Expiries expiries not None, Timekeeper t
             continue
         index = ledger.index_of(block)
         ordinal = index.next_entry(block.first_live, NULL, block.dead_bits())
-        while ordinal >= 0 and not ended:
+        while ordinal >= 0 and not ended and removed < count_max:
             entry = &index.entries[ordinal]
             seq = index.base_seq + entry.seq_delta
             if expiries.lasting.has(seq):
@@ -50,7 +49,7 @@ def remove_aged(Ledger ledger not None, Expiries expiries not None, Timekeeper t
                 )
                 removed += 1
             ordinal = index.next_entry(ordinal + 1, NULL, block.dead_bits())
-        if ended:
+        if ended or removed == count_max:
             break
     if removed:
         ledger.advance_first()
@@ -63,13 +62,14 @@ cdef uint64_t _end_of_range(SequenceSet sequences, uint64_t seq) noexcept:
     return min(sequences.range_at(at).last, UINT64_MAX - 1)
 
 
-def remove_expired(Ledger ledger not None, Expiries expiries not None, int64_t now_ns):
-    """Remove what has a time to live that has run out; return how many messages."""
-    cdef uint64_t seq, removed = 0
-    while True:
-        expired = expiries.wheel.expire(now_ns, EXPIRED_MAX)
-        for seq in expired:
-            if ledger.remove(seq):
-                removed += 1
-        if len(expired) < EXPIRED_MAX:
-            return removed
+def remove_expired(Ledger ledger not None, Expiries expiries not None, int64_t now_ns,
+                   uint64_t count_max):
+    """Take what has a time to live that has run out, at most `count_max`; return how many.
+
+    Those that are still there are removed.
+    """
+    cdef uint64_t seq
+    cdef list expired = expiries.wheel.expire(now_ns, count_max)
+    for seq in expired:
+        ledger.remove(seq)
+    return len(expired)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from penstock.errors import UsageError
-from penstock.limits import SEQUENCE_MAX
+from penstock.limits import REMOVED_AT_ONCE, SEQUENCE_MAX
 from penstock.store.log.log import Log
 from penstock.store.log.queries import find_next
 from penstock.store.upkeep.aging import remove_aged, remove_expired
@@ -23,22 +23,46 @@ def check_sequence(seq: int) -> None:
         raise UsageError(f"sequence {seq} is above the highest there can be ({SEQUENCE_MAX})")
 
 
-def enforce_all(log: Log) -> int:
+def enforce_all(log: Log) -> None:
     """Apply every limit to all that is there: after recovery, and when the limits changed."""
+    for _ in enforce_in_slices(log):
+        pass
+
+
+def enforce_in_slices(log: Log) -> Iterator[None]:
+    """Apply every limit, some messages at a time; the lock is needed while the iterator works.
+
+    Between two slices messages may come and go. A new one makes room by its limits, but not for all
+    that is still beyond them.
+    """
     capacity = log.writer.capacity
-    return capacity.trim_all() + capacity.enforce_totals() + expire(log)
+    capacity.is_behind = True
+    try:
+        seq = log.ledger.first_seq if capacity.is_any_above() else 0
+        while seq and (seq := capacity.trim_from(seq, REMOVED_AT_ONCE)):
+            yield
+        while capacity.enforce_totals(REMOVED_AT_ONCE) == REMOVED_AT_ONCE:
+            yield
+    finally:
+        capacity.is_behind = False
+    while expire(log, REMOVED_AT_ONCE) == REMOVED_AT_ONCE:
+        yield
 
 
-def expire(log: Log) -> int:
-    """Remove what is older than the maximum age or has outlived its own time."""
+def expire(log: Log, count_max: int) -> int:
+    """Remove what is older than the maximum age or has outlived its own time.
+
+    Return how many messages these were, at most `count_max`: then there may be more.
+    """
     if log.settings.config.hands_over_expired:
         return 0
     now_ns = log.times.age_now_ns()
     age_ns = log.settings.config.max_age_ns
     removed = 0
     if age_ns > 0:
-        removed += remove_aged(log.ledger, log.expiries, log.times, age_ns, now_ns)
-    removed += remove_expired(log.ledger, log.expiries, now_ns)
+        removed += remove_aged(log.ledger, log.expiries, log.times, age_ns, now_ns, count_max)
+    if removed < count_max:
+        removed += remove_expired(log.ledger, log.expiries, now_ns, count_max - removed)
     log.times.forget_before(log.ledger.first_seq)
     return removed
 

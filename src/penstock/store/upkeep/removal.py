@@ -8,12 +8,15 @@ in the commit that the caller waits for.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterator
+from operator import attrgetter
 
 from penstock.errors import FormatError, RecordNotFound
 from penstock.format.layout import HIGH_WATER_NAME, STATE_NAME, block_name, index_name
 from penstock.format.record import COMMIT_START, DELETED, decode, encode
 from penstock.format.sequence_set import SequenceSet
+from penstock.limits import REMOVED_AT_ONCE, SEQUENCE_MAX
 from penstock.store.commit.durability import Durability
 from penstock.store.log.block import Block
 from penstock.store.log.log import Log
@@ -94,43 +97,88 @@ class Removal:
     ) -> int:
         """Remove the wanted messages below `seq` (0: all of them), but the newest `keep`."""
         with self._log.lock:
-            self._log.health.check_writable()
-            ledger = self._log.ledger
-            everything = subjects is None or subjects.everything
-            if everything and not seq and not keep:
-                removed = ledger.messages
-                # Before its subjects go: a sealed block takes their names along.
-                self._log.seal_active()
-                ledger.clear()
-                self._log.expiries.clear()
-            else:
-                last = seq - 1 if seq else ledger.last_seq
-                limit = max(count_from(ledger, subjects, 0) - keep, 0) if keep else -1
-                removed = ledger.remove_range(0, last, subjects, limit)[0]
+            removed = sum(self._purge_slices(subjects, seq, keep))
+        self._settle(durable=durable)
+        return removed
+
+    def _settle(self, *, durable: bool) -> None:
         if durable:
             self._durability.flush()
         else:
             self._durability.changed()
         self._compaction.submit()
-        return removed
+
+    def purge_in_slices(
+        self, subjects: SubjectFilter | None, *, seq: int = 0, keep: int = 0
+    ) -> Generator[None, None, int]:
+        """Remove what `purge` would, some messages at a time; return how many.
+
+        Between two slices messages may come and go; what comes stays.
+        """
+        return self._in_slices(self._purge_slices(subjects, seq, keep))
+
+    def _in_slices(self, slices: Iterator[int]) -> Generator[None, None, int]:
+        purged = 0
+        for removed in slices:
+            purged += removed
+            self._durability.changed()
+            yield
+        self._compaction.submit()
+        return purged
+
+    def _purge_slices(self, subjects: SubjectFilter | None, seq: int, keep: int) -> Iterator[int]:
+        log, ledger = self._log, self._log.ledger
+        everything = subjects is None or subjects.everything
+        with log.lock:
+            log.health.check_writable()
+            last = seq - 1 if seq else ledger.last_seq
+            removed = ledger.messages
+            if everything and not seq and not keep:
+                # Before its subjects go: a sealed block takes their names along.
+                log.seal_active()
+                ledger.clear()
+                log.expiries.clear()
+        if everything and not seq and not keep:
+            yield removed
+            return
+        start, too_many = 0, _TooMany(log, subjects, keep)
+        while start <= last:
+            with log.lock:
+                log.health.check_writable()
+                # One block at a time: its index may have to be read.
+                place = bisect_left(ledger.blocks, start, key=attrgetter("last_seq"))
+                is_last = place >= len(ledger.blocks) - 1
+                end = last if is_last else min(ledger.blocks[place].last_seq, last)
+                limit = min(too_many.count(), REMOVED_AT_ONCE)
+                removed = ledger.remove_range(start, end, subjects, limit)[0] if limit else 0
+                too_many.removed(removed)
+                if removed < REMOVED_AT_ONCE:
+                    start = last + 1 if removed == limit else end + 1
+            yield removed
 
     def compact(self, seq: int, *, durable: bool = True) -> int:
         """Remove everything below `seq`, which becomes the first sequence."""
         with self._log.lock:
-            self._log.health.check_writable()
-            beyond = seq > self._log.ledger.last_seq
-        if beyond:
-            removed = self.purge(None, durable=durable)
-            with self._log.lock:
-                gap = seq - 1 - self._log.ledger.last_seq
-                if gap > 0:
-                    self._log.append_skip(self._log.ledger.last_seq + 1, gap)
-            if durable:
-                self._durability.flush()
-            else:
-                self._durability.changed()
-            return removed
-        return self.purge(None, seq=seq, durable=durable) if seq else 0
+            removed = sum(self._compact_slices(seq))
+        self._settle(durable=durable)
+        return removed
+
+    def compact_in_slices(self, seq: int) -> Generator[None, None, int]:
+        """Remove what `compact` would, as `purge_in_slices` does."""
+        return self._in_slices(self._compact_slices(seq))
+
+    def _compact_slices(self, seq: int) -> Iterator[int]:
+        log = self._log
+        with log.lock:
+            log.health.check_writable()
+            beyond, removed = seq - 1 - log.ledger.last_seq, 0
+            if beyond >= 0:
+                removed = sum(self._purge_slices(None, 0, 0))
+                if beyond:
+                    log.append_skip(log.ledger.last_seq + 1, beyond)
+        yield removed
+        if seq and beyond < 0:
+            yield from self._purge_slices(None, seq, 0)
 
     def truncate(self, seq: int) -> None:
         """Remove everything above `seq`, which must exist, and go on after it.
@@ -219,6 +267,33 @@ class Removal:
             with contextlib.suppress(FileNotFoundError):
                 self._log.directory.files.unlink(self._log.directory.file_path(name))
         self._log.directory.files.sync_dir(self._log.directory.path)
+
+
+class _TooMany:
+    """How many of the wanted messages of a moment are there beside the newest, which stay."""
+
+    def __init__(self, log: Log, subjects: SubjectFilter | None, keep: int) -> None:
+        self._log = log
+        self._subjects = subjects
+        self._last = log.ledger.last_seq
+        self._keep = keep
+        self._seen = (-1, -1)
+        self._count = SEQUENCE_MAX
+
+    def count(self) -> int:
+        """Return their number now; under the lock."""
+        ledger = self._log.ledger
+        if self._keep and self._seen != (ledger.messages, ledger.last_seq):
+            # Others have stored or removed messages.
+            later = count_from(ledger, self._subjects, self._last + 1)
+            there = count_from(ledger, self._subjects, 0) - later
+            self._count = max(there - self._keep, 0)
+        return self._count
+
+    def removed(self, count: int) -> None:
+        """Note that so many of them were removed."""
+        self._count -= count
+        self._seen = (self._log.ledger.messages, self._log.ledger.last_seq)
 
 
 def _noise_like(data: bytes, seed: int, random_bytes: Callable[[int], bytes]) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.errors import CorruptStore, RecordNotFound
-from penstock.limits import DUE_AT_ONCE_MAX
 from penstock.protocol.headers import FIRST_LINE, value_of, with_added
 from penstock.store.filestore import FileStore
 from penstock.stream.config.config import StreamConfig
@@ -41,12 +40,12 @@ def is_marker(headers: bytes) -> bool:
     return bool(value_of(headers, MARKER_REASON)) or value_of(headers, b"KV-Operation") == b"PURGE"
 
 
-def take_expired(store: FileStore) -> Iterator[tuple[int, bytes]]:
+def take_expired(store: FileStore, due: list[int]) -> Iterator[tuple[int, bytes]]:
     """Remove expired messages, except for each subject's last: yield its sequence and subject.
 
     The caller stores a marker and removes that message before it asks for the next one.
     """
-    for seq in store.due(DUE_AT_ONCE_MAX):
+    for seq in due:
         try:
             message = store.load(seq)
         except RecordNotFound:

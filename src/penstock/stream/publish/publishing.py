@@ -431,12 +431,17 @@ class Publishing:
         ):
             self._timer.plan()
 
-    def expire(self) -> None:
-        """Store markers in place of expired messages that were the last of their subjects."""
-        for seq, subject in markers.take_expired(self._store):
+    def expire(self, count_max: int) -> bool:
+        """Store markers in place of expired messages that were the last of their subjects.
+
+        At most `count_max` messages are looked at. Return True if there may be more.
+        """
+        due = self._store.due(count_max)
+        for seq, subject in markers.take_expired(self._store, due):
             self._publish(markers.marker_for(subject, self._facts.config), None)
             # If there was no room for a marker, the message goes without one.
             self._store.remove(seq)
+        return len(due) == count_max
 
     def _due_in_s(self) -> float | None:
         delays_s = [self._atomic_batches.due_in_s(), self._fast_batches.due_in_s()]

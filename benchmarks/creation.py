@@ -1,8 +1,8 @@
-"""Creating consumers and streams, in turns with nats-server.
+"""Creating consumers and streams, changing and removing streams, in turns with nats-server.
 
-Penstock answers when what it created is on stable storage; nats-server does not wait for the disk.
-One client asks, with a bounded number of requests in flight. Beside each rate stands the time that
-the server's process was on processors for one of them.
+Penstock answers when what it created, changed or removed is on stable storage; nats-server does not
+wait for the disk. One client asks, with a bounded number of requests in flight. Beside each rate
+stands the time that the server's process was on processors for one of them.
 """
 
 from __future__ import annotations
@@ -84,6 +84,18 @@ def _streams(numbers: Iterator[int], number: int) -> Iterator[tuple[str, object]
         yield f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"made.{name}.>"]}
 
 
+def _updates(numbers: Iterator[int], number: int) -> Iterator[tuple[str, object]]:
+    """Change each of the first `number` streams; each time to another limit."""
+    for place in range(number):
+        config = {"name": f"S{place}", "subjects": [f"made.S{place}.>"]}
+        yield f"STREAM.UPDATE.S{place}", config | {"max_msgs": next(numbers) + 1}
+
+
+def _deletions(numbers: Iterator[int], number: int) -> Iterator[tuple[str, object]]:
+    for _ in range(number):
+        yield f"STREAM.DELETE.S{next(numbers)}", None
+
+
 def run(sizes: Sizes, folder: Path) -> list[Row]:
     """Measure, and return the rows of the table."""
     each = max(sizes.idle_consumers // CREATED_PART, 10)
@@ -109,6 +121,20 @@ def run(sizes: Sizes, folder: Path) -> list[Row]:
             rounds,
             existing=sizes.idle_consumers // EXISTING_PART,
         ),
+        *(
+            _row(
+                folder,
+                "streams",
+                requests,
+                STREAMS_IN_FLIGHT,
+                each // 5,
+                rounds,
+                verb=verb,
+                # As many as all rounds together and the first one, which is not measured, ask for.
+                made=(rounds + 1) * (each // 5),
+            )
+            for verb, requests in (("update", _updates), ("delete", _deletions))
+        ),
     ]
 
 
@@ -120,6 +146,8 @@ def _row(
     each: int,
     rounds: int,
     existing: int = 0,
+    verb: str = "create",
+    made: int = 0,
 ) -> Row:
     reference = [find_executable(REFERENCE)]
     with folder_in(folder, "creation") as place, ExitStack() as stack:
@@ -134,11 +162,12 @@ def _row(
         for side in sides:
             config = {"name": "MADE", "subjects": ["of.consumers"], "max_consumers": 1_000_000}
             side.streams.call("STREAM.CREATE.MADE", config)
+            side.ask(_streams(count(), made), in_flight)
             side.ask(requests(side.numbers, max(existing, each // 10)), in_flight)
         for _ in range(rounds):
             for side in sides:
                 side.measure(requests(side.numbers, each), in_flight)
         ours, theirs = sides
     beside = f" beside {existing:,}" if existing else ""
-    full = f"create {each:,} {what}{beside}, {in_flight} in flight"
+    full = f"{verb} {each:,} {what}{beside}, {in_flight} in flight"
     return compared_row("creation", full, ours, theirs, at_least(1), unit="/s")

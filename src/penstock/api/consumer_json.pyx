@@ -9,6 +9,7 @@ Thread: the event loop's.
 
 from libc.stdint cimport int64_t, uint64_t
 
+from penstock.api.shown_configs cimport ShownConfigs
 from penstock.consumer.needs cimport PendingCount, Position
 from penstock.consumer.pending cimport Pending
 from penstock.store.store_state cimport StoreState
@@ -27,11 +28,8 @@ def consumer_json(consumer, int64_t now_ns, Encoded config not None):
     return Encoded(out.take())
 
 
-def consumers_json(list consumers not None, int64_t now_ns, shown):
-    """Return the info documents of some consumers of one stream, with commas between them.
-
-    `shown` returns what is shown of a configuration.
-    """
+def consumers_json(list consumers not None, int64_t now_ns, ShownConfigs configs not None):
+    """Return the info documents of some consumers of one stream, with commas between them."""
     cdef Writer out = Writer.__new__(Writer)
     cdef StoreState state = None
     cdef int64_t ahead_ns = 0
@@ -42,7 +40,9 @@ def consumers_json(list consumers not None, int64_t now_ns, shown):
             state, ahead_ns = progress.store.state(), progress.clock.ahead_ns()
         else:
             out.put_byte(c",")
-        _put_consumer(out, consumer, progress, shown(progress.config), state, now_ns, ahead_ns)
+        _put_consumer(
+            out, consumer, progress, configs.listed(progress.config), state, now_ns, ahead_ns
+        )
     return out.take()
 
 
@@ -54,11 +54,11 @@ cdef int _put_consumer(
     cdef Position position = progress.position
     cdef PendingCount counting = progress.counting
     cdef object settings = progress.config, delivery = consumer.delivery, keys = progress.keys
-    cdef bint is_push = settings.is_push
+    cdef bint is_push = bool(settings.deliver_subject)
     cdef object until = settings.pause_until
     cdef uint64_t redelivered = len(pending.redelivered)
     out.put(b'{"stream_name":', 15)
-    out.put_str(consumer.stream.name)
+    out.put_str(consumer.stream.config.name)
     out.put(b',"name":', 8)
     out.put_str(consumer.name)
     out.put(b',"created":', 11)

@@ -50,7 +50,7 @@ from penstock.text.json.codec import decode_plain
 from penstock.text.json.write import Encoded
 from penstock.text.times import Instant
 
-CONFIGS: Final = ShownConfigs[ConsumerConfig](for_answer)
+CONFIGS: Final[ShownConfigs[ConsumerConfig]] = ShownConfigs(for_answer)
 
 IDENTITY_HEADER: Final = "Nats-Stream-Identity"
 """Distinguishes a stream from an earlier one of its name, for streams that are fed from it."""
@@ -291,7 +291,7 @@ def list_all(call: Call) -> Slices:
     consumers, found, offset = _listed(call)
 
     def written(some: list[Consumer]) -> bytes:
-        return consumers_json(some, call.service.now_ns(), CONFIGS.listed)
+        return consumers_json(some, call.service.now_ns(), CONFIGS)
 
     shown, offline = yield from listed(
         found[offset:], consumers.consumers, consumers.offline, CONSUMER_LIST_MAX, written

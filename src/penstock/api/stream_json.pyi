@@ -1,5 +1,4 @@
-from collections.abc import Callable
-
+from penstock.api.shown_configs import ShownConfigs
 from penstock.stream.config.config import StreamConfig
 from penstock.stream.replication.replication import Replication
 from penstock.stream.stream import Stream
@@ -27,10 +26,7 @@ def streams_json(
     streams: list[Stream],
     replication: Replication,
     now_ns: int,
-    shown: Callable[[StreamConfig], Encoded],
+    configs: ShownConfigs[StreamConfig],
     domain: str,
 ) -> bytes:
-    """Return the info documents of some streams, with commas between them.
-
-    `shown` returns what is shown of a configuration.
-    """
+    """Return the info documents of some streams, with commas between them."""

@@ -9,6 +9,7 @@ Thread: the event loop's.
 
 from libc.stdint cimport int64_t
 
+from penstock.api.shown_configs cimport ShownConfigs
 from penstock.store.store_state cimport StoreState
 from penstock.text.json.write cimport Encoded, Writer
 
@@ -39,16 +40,16 @@ def stream_json(
     return Encoded(out.take())
 
 
-def streams_json(list streams not None, replication, int64_t now_ns, shown, str domain not None):
-    """Return the info documents of some streams, with commas between them.
-
-    `shown` returns what is shown of a configuration.
-    """
+def streams_json(
+    list streams not None, replication, int64_t now_ns, ShownConfigs configs not None,
+    str domain not None,
+):
+    """Return the info documents of some streams, with commas between them."""
     cdef Writer out = Writer.__new__(Writer)
     for stream in streams:
         if out.size:
             out.put_byte(c",")
-        _put_start(out, stream, shown(stream.config))
+        _put_start(out, stream, configs.listed(stream.config))
         _put_state(out, stream, NOTHING, NOTHING)
         _put_rest(out, stream, replication, now_ns, domain, "")
     return out.take()

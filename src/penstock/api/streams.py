@@ -47,7 +47,7 @@ from penstock.subjects import SubjectFilter, patterns_overlap
 from penstock.text.json.codec import decode
 from penstock.text.json.write import Encoded
 
-CONFIGS = ShownConfigs[StreamConfig](for_answer)
+CONFIGS: ShownConfigs[StreamConfig] = ShownConfigs(for_answer)
 
 _NO_PAGE = Page()
 _WHITE = b" \t\r\n"
@@ -193,7 +193,7 @@ def list_all(call: Call) -> Slices:
 
     def written(streams: list[Stream]) -> bytes:
         now_ns, replication = service.now_ns(), account.replication
-        return streams_json(streams, replication, now_ns, CONFIGS.listed, service.domain)
+        return streams_json(streams, replication, now_ns, CONFIGS, service.domain)
 
     shown, offline = yield from listed(
         found[offset:], account.streams, account.offline, STREAM_LIST_MAX, written
@@ -212,7 +212,7 @@ def listed(
 
     `written` returns the JSON of some items, with commas between them.
     """
-    parts: list[bytes] = []
+    parts = [b"["]
     absent: dict[str, str] = {}
     place = count = 0
     while place < len(names) and count < limit:
@@ -223,10 +223,11 @@ def listed(
         # Others may have been deleted since the names were looked up.
         found = [items[name] for name in some if name in items and name not in absent]
         if found:
-            parts.append(written(found))
+            parts += (b"," if count else b"", written(found))
             count += len(found)
         yield
-    return Encoded(b"[%b]" % b",".join(parts)), absent
+    # Joined in one go: a list is long.
+    return Encoded(b"".join((*parts, b"]"))), absent
 
 
 def in_slices(items: Iterator[T], size: int) -> Iterator[T | None]:

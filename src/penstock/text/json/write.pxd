@@ -1,5 +1,6 @@
 # JSON text as Go writes it, into one growing piece of memory; see write.pyx.
 
+from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 
@@ -7,6 +8,8 @@ cdef class Encoded
 
 
 cdef class Writer:
+    # The bytes object that is written into, which nobody else has yet; NULL if there is none.
+    cdef PyObject* text
     cdef uint8_t* data
     cdef readonly size_t size
     cdef size_t room

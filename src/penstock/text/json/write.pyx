@@ -12,10 +12,10 @@ Pure; any thread, each with a writer of its own.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow
+from cpython.ref cimport Py_XDECREF, PyObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from penstock.text.clock_text cimport TIME_BYTES_MAX, put_time
@@ -24,6 +24,8 @@ from penstock.text.times import ZERO_TIME_NS
 
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+    PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* raw, Py_ssize_t size) except NULL
+    int _PyBytes_Resize(PyObject** text, Py_ssize_t size) except -1
 
 cdef enum:
     ROOM_MIN = 512
@@ -102,19 +104,20 @@ cdef class Writer:
     """Text that grows; see the module."""
 
     def __dealloc__(self):
-        free(self.data)
+        Py_XDECREF(self.text)
 
     cdef uint8_t* reserve(self, size_t more) except NULL:
         # Return where so many bytes may be written; the caller adds to `size` what it wrote.
         cdef size_t room = self.room if self.room else ROOM_MIN
-        cdef uint8_t* grown
         if self.size + more > self.room:
             while room < self.size + more:
                 room *= 2
-            grown = <uint8_t*>realloc(self.data, room)
-            if grown == NULL:
-                raise MemoryError
-            self.data = grown
+            self.room = 0
+            if self.text == NULL:
+                self.text = new_bytes(NULL, room)
+            else:
+                _PyBytes_Resize(&self.text, room)
+            self.data = <uint8_t*>PyBytes_AS_STRING(<object>self.text)
             self.room = room
         return self.data + self.size
 
@@ -257,8 +260,15 @@ cdef class Writer:
 
     def take(self):
         """Return the text, and begin a new one."""
-        cdef bytes text = PyBytes_FromStringAndSize(<const char*>self.data, self.size)
-        self.size = 0
+        cdef bytes text
+        if self.text == NULL:
+            return b""
+        # What was written is the text: a long one is not copied.
+        _PyBytes_Resize(&self.text, self.size)
+        text = <bytes>self.text
+        Py_XDECREF(self.text)
+        self.text = NULL
+        self.size = self.room = 0
         return text
 
 

@@ -457,6 +457,14 @@ SNAPSHOT_INTEREST_S_MAX = 2.0
 SNAPSHOT_PIECE_BYTES = 1 * MIB
 """Plain bytes of a snapshot that are packed at once."""
 
+RESTORE_MEMORY_BYTES_MAX = 256 * MIB
+"""What all restores of a server hold in memory: pieces that wait, entries that are not whole yet,
+and consumers. Room for two of the largest entries. A restore that would need more is refused."""
+
+RESTORE_UNSYNCED_BYTES_MAX = 16 * MIB
+"""Plain bytes that a restore stores before it waits for the disk: a small piece may expand to very
+many, which would wait in memory otherwise."""
+
 RESTORE_QUEUE_BYTES_MAX = 64 * MIB
 """Pieces of a snapshot that were sent ahead of their acknowledgements. Beyond it the restore is
 given up: a client that keeps to the rules has a few of them under way."""

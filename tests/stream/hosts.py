@@ -19,6 +19,7 @@ from penstock.stream.config.known import KnownStreams
 from penstock.stream.config.requests import checked_creation, checked_update
 from penstock.stream.publish.batches import BatchQuota
 from penstock.stream.quota import UNBOUNDED, AccountLimits, ServerLimits
+from penstock.stream.restore_memory import RestoreMemory
 from penstock.stream.storage import StoragePolicy, StreamFolder
 from penstock.stream.stream import Stream
 from penstock.subjects import SubjectFilter
@@ -63,6 +64,7 @@ class StreamHouse:
         self.payload_bytes_max = 2**20
         self.policy = StoragePolicy()
         self.batch_quota = BatchQuota()
+        self.restore_memory = RestoreMemory()
         self.hub = Hub(1)
         self.sublist = Sublist()
         self.loop = _Loop(self.clock)

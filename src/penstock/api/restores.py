@@ -89,15 +89,26 @@ class _Receiving:
         self._name = config.name
         self._config = config
         self._chunks: asyncio.Queue[tuple[bytes, bytes | None]] = asyncio.Queue()
+        self._memory = call.account.host.restore_memory
         self._waiting_bytes = 0
+        self._fault: PenstockError | None = None
         self._total_bytes = 0
         self._last_reply: bytes | None = None
         self._subscription = Subscription(Service(self._take), subject, b"1")
         self._account.sublist.insert(self._subscription)
 
     def _take(self, subject: bytes, reply: bytes | None, headers: bytes, body: bytes) -> None:
-        self._waiting_bytes += len(body)
-        self._chunks.put_nowait((body, reply))
+        if self._fault is not None:
+            return
+        try:
+            self._memory.change(len(body))
+            self._waiting_bytes += len(body)
+            if self._waiting_bytes > RESTORE_QUEUE_BYTES_MAX:
+                self._fault = UsageError("more was sent than was acknowledged")
+        except ApiError as error:
+            self._fault = error
+        # With a fault this is the last one, and wakes whoever waits for it.
+        self._chunks.put_nowait((b"" if self._fault else body, reply))
 
     async def run(self) -> None:
         """Receive everything, then answer the last piece and publish the advisory."""
@@ -118,6 +129,7 @@ class _Receiving:
             answer = refusal(CREATED_KIND, _refusal_of(error))
         finally:
             self._account.sublist.remove(self._subscription)
+            self._memory.change(-self._waiting_bytes)
         times = {"start": timestamp(start_ns), "end": timestamp(self._service.now_ns())}
         self._advise("RESTORE_COMPLETE", times | {"bytes": self._total_bytes})
         if self._last_reply is not None:
@@ -189,9 +201,10 @@ class _Receiving:
         if reply is None:
             which = f"stream '{self._account.name} > {self._name}'"
             raise UsageError(f"restore for {which} requires reply subject for each chunk")
-        if self._waiting_bytes > RESTORE_QUEUE_BYTES_MAX:
-            raise UsageError("more was sent than was acknowledged")
+        if self._fault is not None:
+            raise self._fault
         self._waiting_bytes -= len(chunk)
+        self._memory.change(-len(chunk))
         return chunk
 
 

@@ -9,7 +9,7 @@ before version 2.15. The configuration is the requested one, not the snapshot's.
 
 Invariants: until `keep`, a restart removes what there is of the stream. Of a packed folder only
 known file names are unpacked. A snapshot that is larger, unpacked, than what the server has left is
-refused.
+refused, and one that needs more memory than all restores together may have (`restore_memory`).
 
 Thread: any, one at a time; `keep` only on the event loop's. Imported by the first restore, since it
 loads `tarfile` and the reader of Go's directories.
@@ -33,7 +33,7 @@ from penstock.format.golang.archive import (
     ArchiveParser,
     S2Unpacker,
 )
-from penstock.limits import GO_STREAM_FILES_MAX
+from penstock.limits import GO_STREAM_FILES_MAX, RESTORE_UNSYNCED_BYTES_MAX
 from penstock.protocol.headers import value_of
 from penstock.store.filestore import FileStore
 from penstock.store.imports.from_go import import_go_stream
@@ -58,6 +58,11 @@ class _Source(Protocol):
 
     consumers: list[ArchiveEntry]
 
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that are kept in memory."""
+        ...
+
     def feed(self, plain: bytes) -> None:
         """Take unpacked bytes."""
         ...
@@ -80,6 +85,8 @@ class StreamRestore:
         self._unpacker = S2Unpacker()
         self._start = b""
         self._bytes = 0
+        self._held_bytes = 0
+        self._unsynced_bytes = 0
         self._source: _Source | None = None
         self._stream: Stream | None = None
 
@@ -87,6 +94,20 @@ class StreamRestore:
         """Take a piece; raise FormatError and what storing raises."""
         for plain in self._unpacker.feed(piece):
             self._feed_plain(plain)
+            self._hold()
+        self._hold()
+
+    def _hold(self) -> None:
+        """Count what is in memory; raise ApiError if all restores together hold too much."""
+        held_bytes = self._unpacker.held_bytes + len(self._start)
+        if self._source is not None:
+            held_bytes += self._source.held_bytes
+        self._account.host.restore_memory.change(held_bytes - self._held_bytes)
+        self._held_bytes = held_bytes
+
+    def _release(self) -> None:
+        self._account.host.restore_memory.change(-self._held_bytes)
+        self._held_bytes = 0
 
     def _feed_plain(self, plain: bytes) -> None:
         self._bytes += len(plain)
@@ -105,6 +126,11 @@ class StreamRestore:
             is_archive = plain.startswith(MAGIC)
             self._source = _Archive(stream) if is_archive else _PackedFolder(stream)
         self._source.feed(plain)
+        self._unsynced_bytes += len(plain)
+        if self._unsynced_bytes >= RESTORE_UNSYNCED_BYTES_MAX:
+            assert self._stream is not None, "it is made with the source"
+            self._stream.store.flush()
+            self._unsynced_bytes = 0
 
     @property
     def consumers(self) -> list[ArchiveEntry]:
@@ -125,9 +151,11 @@ class StreamRestore:
         assert self._stream is not None, "it is finished"
         self._account.settle(self._stream)
         self._stream = None
+        self._release()
 
     def abandon(self) -> None:
         """Remove everything, unless the stream was kept."""
+        self._release()
         if self._source is not None:
             self._source.close()
         if self._stream is not None:
@@ -143,8 +171,13 @@ class _Archive:
         self._parser = ArchiveParser()
         self._state: StreamState | None = None
         self.consumers: list[ArchiveEntry] = []
+        self._consumers_bytes = 0
         self._consumers_left = 0
         self._last_seq = 0
+
+    @property
+    def held_bytes(self) -> int:
+        return self._parser.held_bytes + self._consumers_bytes
 
     def feed(self, plain: bytes) -> None:
         for entry in self._parser.feed(plain):
@@ -153,6 +186,7 @@ class _Archive:
             elif self._consumers_left:
                 self._consumers_left -= 1
                 self.consumers.append(entry)
+                self._consumers_bytes += len(entry.name) + len(entry.payload)
             else:
                 self._take_message(entry)
 
@@ -193,6 +227,9 @@ class _Archive:
 
 class _PackedFolder:
     """A snapshot of an older server: the packed folder of a stream."""
+
+    # It is written to a file.
+    held_bytes = 0
 
     def __init__(self, stream: Stream) -> None:
         self.consumers: list[ArchiveEntry] = []

@@ -36,6 +36,7 @@ from penstock.stream.publish.message_ids import MessageIds
 from penstock.stream.publish.publishing import Publishing
 from penstock.stream.publish.refusals import refusal
 from penstock.stream.quota import StorageQuota
+from penstock.stream.restore_memory import RestoreMemory
 from penstock.stream.storage import StoragePolicy, StreamFolder, open_store, store_config
 from penstock.stream.timers import ExpiryTimer
 from penstock.subjects import SubjectFilter
@@ -54,6 +55,7 @@ class StreamHost(Protocol):
     domain: str
     policy: StoragePolicy
     batch_quota: BatchQuota
+    restore_memory: RestoreMemory
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

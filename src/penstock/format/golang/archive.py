@@ -76,6 +76,11 @@ class ArchiveParser:
         self._offset = 0
         self._is_begun = False
 
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of an entry that is not whole yet."""
+        return len(self._data)
+
     def feed(self, data: bytes) -> Iterator[ArchiveEntry]:
         """Return the entries that these bytes complete, without the end."""
         self._data += data
@@ -120,13 +125,15 @@ class ArchiveParser:
         if end > len(self._data):
             return None
         headers_at, payload_at = at + name_size, at + name_size + headers_size
-        entry = ArchiveEntry(
-            bytes(self._data[at:headers_at]),
-            zigzag >> 1 ^ -(zigzag & 1),
-            seq,
-            bytes(self._data[headers_at:payload_at]),
-            bytes(self._data[payload_at:end]),
-        )
+        # Without a view, a large payload would be copied twice.
+        with memoryview(self._data) as data:
+            entry = ArchiveEntry(
+                bytes(data[at:headers_at]),
+                zigzag >> 1 ^ -(zigzag & 1),
+                seq,
+                bytes(data[headers_at:payload_at]),
+                bytes(data[payload_at:end]),
+            )
         return entry, end
 
     def _uvarint(self, at: int) -> tuple[int, int] | None:
@@ -167,6 +174,11 @@ class S2Unpacker:
             plain = decode_s2_stream(_IDENTIFIER + chunk, S2_CHUNK_BYTES_MAX)
             if plain:
                 yield plain
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of a chunk that is not whole yet."""
+        return len(self._data)
 
     @property
     def is_between_chunks(self) -> bool:

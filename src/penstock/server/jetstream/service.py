@@ -50,6 +50,7 @@ from penstock.stream.quota import (
     TierLimits,
     check_promise,
 )
+from penstock.stream.restore_memory import RestoreMemory
 from penstock.text.json.codec import to_json
 from penstock.text.times import format_duration, timestamp
 
@@ -85,6 +86,7 @@ class JetStreamService:
         self.done_jobs = DoneJobs()
         self.policy = storage_policy(options, self.commits, self.done_jobs)
         self.batch_quota = batch_quota(options.limits.batch)
+        self.restore_memory = RestoreMemory()
         try:
             self.resources = make_resources(options)
             self._links = OriginLinks(options.links, self.log)

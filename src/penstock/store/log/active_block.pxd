@@ -27,7 +27,7 @@ cdef class ActiveBlock:
     cdef uint8_t* pending
     cdef size_t pending_room
     cdef uint64_t pending_at
-    # How much was taken at once the last time: the next will be about as much.
+    # How much was taken at once lately, at the most: the next will be about as much.
     cdef readonly size_t usual_bytes
     # Chunks on their way to the disk and a few already there, newest last.
     cdef list recent

@@ -81,7 +81,7 @@ class ActiveBlock:
 
     @property
     def usual_bytes(self) -> int:
-        """How much was taken at once the last time: the next will be about as much."""
+        """How much was taken at once lately, at the most: the next will be about as much."""
         ...
 
     @property

@@ -133,7 +133,7 @@ cdef class ActiveBlock:
         if wanted <= self.pending_room:
             return 0
         if self.pending == NULL:
-            # It will be about as much as the last time: a buffer that grows is copied.
+            # It will be about as much as before: a buffer that grows is copied.
             wanted = max(wanted, min(self.usual_bytes, SPARE_ROOM_MAX))
             self.pending = _take_spare(wanted, &self.pending_room)
             if self.pending != NULL:
@@ -263,7 +263,8 @@ cdef class ActiveBlock:
         self.pending_at = self.bytes
         self.recent.append(chunk)
         self.recent_bytes += chunk.size
-        self.usual_bytes = chunk.size
+        # A small commit among large ones says little about the next.
+        self.usual_bytes = max(chunk.size, self.usual_bytes - self.usual_bytes // 4)
         self.in_flight += 1
         return chunk
 

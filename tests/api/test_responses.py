@@ -90,7 +90,8 @@ def test_answers_are_written_as_the_real_server_writes_them(
 ) -> None:
     answer = reference.request(f"$JS.API.{subject}", body).payload
 
-    assert b'"error"' not in answer or subject in ("STREAM.LIST", "STREAM.INFO.MIRROR")
+    # Origins that are not there have errors of their own, sooner or later.
+    assert "error" not in json.loads(answer)
     assert written_again(answer, *parts) == answer
 
 

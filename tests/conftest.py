@@ -31,6 +31,14 @@ settings.register_profile(
 settings.load_profile("quick")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures that tests recorded: what docs/promises.md quotes."""
+    for report in terminalreporter.getreports("passed"):
+        figures = ", ".join(f"{value:,} {name}" for name, value in report.user_properties)
+        if figures and report.when == "call":
+            terminalreporter.write_line(f"{report.nodeid}: {figures}")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let a test that may lose a race against the real server, and says why, run twice."""
     for item in items:

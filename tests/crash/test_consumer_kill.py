@@ -21,6 +21,7 @@ from penstock.client.client import Client
 from penstock.testing.servers import ServerProcess, server_process
 from tests.crash.publishers import Kind, Publisher, call
 from tests.crash.workers import Worker
+from tests.support.figures import Record
 
 LIMITS = Kind("LIMITS")
 QUEUE = Kind("QUEUE", {"retention": "workqueue"})
@@ -134,7 +135,8 @@ def drain(server: ServerProcess, story: Story) -> None:
                 pass
 
 
-def survive_kills(folder: Path, kills: int) -> None:
+def survive_kills(folder: Path, kills: int) -> int:
+    """Kill a server again and again; return how many acknowledgements it had confirmed."""
     story = Story()
     server = server_process(store_dir=folder)
     with Client.connect(server.url) as client:
@@ -143,6 +145,7 @@ def survive_kills(folder: Path, kills: int) -> None:
         kill_under_load(server, story, seed)
         server = server_process(store_dir=folder)
     drain(server, story)
+    return sum(len(worker.confirmed) for worker in story.workers)
 
 
 @pytest.mark.slow
@@ -152,6 +155,6 @@ def test_consumers_of_a_server_killed_five_times_skip_and_forget_nothing(tmp_pat
 
 @pytest.mark.soak
 def test_consumers_of_a_server_killed_a_hundred_times_skip_and_forget_nothing(
-    tmp_path: Path,
+    tmp_path: Path, record_property: Record
 ) -> None:
-    survive_kills(tmp_path, 100)
+    record_property("acknowledgements confirmed", survive_kills(tmp_path, 100))

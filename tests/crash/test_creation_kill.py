@@ -19,6 +19,7 @@ import pytest
 from penstock.client.client import Client
 from penstock.testing.servers import server_process
 from tests.crash.publishers import call
+from tests.support.figures import Record
 
 IN_FLIGHT_MAX = 20
 ANSWERS_MAX = 150
@@ -109,14 +110,18 @@ def kill_under_load(client: Client, story: Story, answers: int) -> None:
         client.send()
 
 
-def survive_kills(folder: Path, kills: int, seed: int = 0) -> None:
+def survive_kills(folder: Path, kills: int, seed: int = 0) -> int:
+    """Kill a server again and again; return how many changes it had answered."""
+    answered = 0
     story = Story(Random(seed))
     server = server_process(store_dir=folder)
     with Client.connect(server.url) as client:
         call(client, "STREAM.CREATE.BASE", {"name": "BASE", "subjects": ["base"]})
     for _ in range(kills):
         with Client.connect(server.url) as client:
-            kill_under_load(client, story, story.random.randint(1, ANSWERS_MAX))
+            wanted = story.random.randint(1, ANSWERS_MAX)
+            kill_under_load(client, story, wanted)
+            answered += wanted
             server.kill()
             try:
                 while story.asked:
@@ -131,6 +136,7 @@ def survive_kills(folder: Path, kills: int, seed: int = 0) -> None:
     assert not list(folder.glob("**/consumers/*"))
     assert not list(folder.glob("**/*.tmp"))
     assert not list(folder.glob("**/*.journal"))
+    return answered
 
 
 def remove_all(client: Client, story: Story) -> None:
@@ -151,6 +157,6 @@ def test_a_server_killed_ten_times_has_all_that_it_answered_and_nothing_half(
 
 @pytest.mark.soak
 def test_a_server_killed_two_hundred_times_has_all_that_it_answered_and_nothing_half(
-    tmp_path: Path,
+    tmp_path: Path, record_property: Record
 ) -> None:
-    survive_kills(tmp_path, 200, seed=1)
+    record_property("changes answered", survive_kills(tmp_path, 200, seed=1))

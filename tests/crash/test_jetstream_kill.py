@@ -16,6 +16,7 @@ import pytest
 from penstock.client.client import Client
 from penstock.testing.servers import ServerProcess, server_process
 from tests.crash.publishers import Kind, Publisher, call, stored_numbers
+from tests.support.figures import Record
 
 KINDS = [
     Kind("PLAIN"),
@@ -98,7 +99,8 @@ def kill_under_load(server: ServerProcess, stories: list[Story], seed: int) -> l
     return publishers
 
 
-def survive_kills(folder: Path, kills: int) -> None:
+def survive_kills(folder: Path, kills: int) -> int:
+    """Kill a server again and again; return how many messages its streams have in the end."""
     stories = [Story(kind) for kind in KINDS]
     server = server_process(store_dir=folder)
     with Client.connect(server.url) as client:
@@ -114,6 +116,7 @@ def survive_kills(folder: Path, kills: int) -> None:
         for story in stories:
             state = call(client, f"STREAM.INFO.{story.kind.name}")["state"]
             assert state["messages"] == state["last_seq"] == story.last_seq
+    return sum(story.last_seq for story in stories)
 
 
 @pytest.mark.slow
@@ -122,5 +125,7 @@ def test_a_server_killed_five_times_keeps_all_that_it_acknowledged(tmp_path: Pat
 
 
 @pytest.mark.soak
-def test_a_server_killed_a_hundred_times_keeps_all_that_it_acknowledged(tmp_path: Path) -> None:
-    survive_kills(tmp_path, 100)
+def test_a_server_killed_a_hundred_times_keeps_all_that_it_acknowledged(
+    tmp_path: Path, record_property: Record
+) -> None:
+    record_property("messages kept", survive_kills(tmp_path, 100))

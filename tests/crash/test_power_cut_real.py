@@ -21,6 +21,7 @@ from random import Random
 import pytest
 
 from tests.crash.writer import Ledger, check
+from tests.support.figures import Record
 
 ROOT = Path(__file__).parents[2]
 IMAGE_BYTES = 192 * 1024 * 1024
@@ -94,13 +95,15 @@ def cut_a_writer(disk: Disk, ledger: Path, seed: int) -> None:
         writer.wait()
 
 
-def survive_cuts(disk: Disk, folder: Path, cuts: int) -> None:
+def survive_cuts(disk: Disk, folder: Path, cuts: int) -> int:
+    """Cut a writer's power again and again; return how many messages were acknowledged."""
     ledger = folder / "ledger"
     for seed in range(cuts):
         cut_a_writer(disk, ledger, seed)
         disk.unmount()
         disk.mount()
         check(str(disk.path / "store"), Ledger(ledger))
+    return Ledger(ledger).read()[0]
 
 
 @pytest.mark.slow
@@ -112,6 +115,6 @@ def test_three_real_power_cuts_lose_nothing_that_was_acknowledged(
 
 @pytest.mark.soak
 def test_a_hundred_real_power_cuts_lose_nothing_that_was_acknowledged(
-    disk: Disk, tmp_path: Path
+    disk: Disk, tmp_path: Path, record_property: Record
 ) -> None:
-    survive_cuts(disk, tmp_path, 100)
+    record_property("acknowledged", survive_cuts(disk, tmp_path, 100))

@@ -1,5 +1,7 @@
 """docs/architecture.md is a map of what is there: every file and every name on it exists.
 
+So it is with docs/promises.md, which names the tests that prove each promise.
+
 A path in backquotes is a file or folder below src/penstock or of the project; a name in backquotes
 is defined in a file that the same line mentions.
 """
@@ -14,6 +16,7 @@ import pytest
 from tests.tidy.sources import PACKAGE, ROOT
 
 PAGE = ROOT / "docs" / "architecture.md"
+PROMISES = ROOT / "docs" / "promises.md"
 WALK_LINES_MAX = 12
 WALKS = 8
 
@@ -65,8 +68,17 @@ def walks(page: str) -> dict[str, list[str]]:
     }
 
 
-def test_every_file_and_name_on_the_map_exists() -> None:
-    assert complaints(PAGE.read_text()) == []
+@pytest.mark.parametrize("page", [PAGE, PROMISES], ids=lambda page: page.name)
+def test_every_file_and_name_on_the_map_exists(page: Path) -> None:
+    assert complaints(page.read_text()) == []
+
+
+def test_every_promise_names_the_tests_that_prove_it() -> None:
+    promises, _, _ = PROMISES.read_text().partition("\n## The last long runs\n")
+    blocks = promises.split("\n\n**")[1:]
+
+    assert len(blocks) > 10
+    assert all("`tests/" in block for block in blocks)
 
 
 def test_every_walk_is_short_and_passes_files() -> None:

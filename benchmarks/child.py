@@ -67,7 +67,7 @@ def build(path: str, count: str, subjects: str) -> Measured:
 
 def _half_full(store: FileStore) -> bool:
     # The last block is always scanned at open: stores are compared with the same amount of it.
-    active = store._engine.log.active
+    active = store.engine.log.active
     return active is not None and abs(active.bytes / store.config.block_bytes - 0.5) < 0.02
 
 
@@ -90,7 +90,7 @@ def open_store(path: str) -> Measured:
         "read_bytes": read_bytes() - read_before,
         "messages": store.state().messages,
         "subjects": store.state().subjects,
-        "table_bytes": store._engine.log.ledger.table.memory_bytes(),
+        "table_bytes": store.engine.log.ledger.table.memory_bytes(),
         "rebuilt": len(store.report.rebuilt_indexes),
     }
     store.stop()
@@ -114,7 +114,7 @@ def fill_active(path: str, count: str) -> Measured:
         while stored - stored_before < int(count):
             stored += _store_all(store, prepared)
         grown = resident_bytes() - before
-        active = store._engine.log.active
+        active = store.engine.log.active
         assert active is not None, "everything fits into one block"
         assert active.index is not None, "the active block's index is in memory"
         return {

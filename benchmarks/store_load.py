@@ -34,7 +34,7 @@ def run(sizes: Sizes, folder: Path) -> list[Row]:
         cached = SqliteMessages(place / "sqlite", cache_kib=CACHE_KIB)
         with FileStore.open(str(place / "store")) as store:
             # The block that is still written to answers from memory: leave it out.
-            sealed = max(store._engine.log.ledger.blocks[-1].base_seq - 1, 1)
+            sealed = max(store.engine.log.ledger.blocks[-1].base_seq - 1, 1)
             seqs = [chance.randint(1, sealed) for _ in range(sizes.loads)]
             ours, sqlite, with_cache = (
                 [sizes.loads / seconds for seconds in taken]

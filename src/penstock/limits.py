@@ -124,6 +124,23 @@ wait for the disk, and many streams may begin at once."""
 UPKEEP_THREADS_MAX = 2
 """Threads for the work on stores that no client waits for: it must not take all processors."""
 
+STOCK_THREADS_MAX = 2
+"""Stores that are taken stock of at once after a failed write: others may fail with them."""
+
+STOCK_INTERVAL_S_MIN = 0.25
+"""How soon a store is taken stock of again where that failed, and a full disk tried for room."""
+
+STOCK_INTERVAL_S_MAX = 30.0
+"""The same where it goes on failing: a broken disk is not to be kept busy."""
+
+ROOM_TRIED_BYTES = 1 * MIB
+"""Room that a full disk must have before messages are taken again: more than a commit needs, so
+that publishers are not told yes and no by turns."""
+
+INDEXES_SPARED_MAX = 8
+"""Index files that are given up on a full disk for a removal: each has a page at the least, and a
+removal takes about one."""
+
 RECOVERY_THREADS_MAX = 8
 """Stores that are opened at once while a server starts: most of it is waiting for the disk."""
 

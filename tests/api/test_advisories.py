@@ -171,6 +171,6 @@ def test_a_full_disk_is_told_of_once_for_a_stream(
     answers = [json.loads(client.request(each).payload) for each in ("S", "S", "T")]
     events = [json.loads(watcher.next_delivery().payload) for _ in range(2)]
 
-    assert {each["error"]["err_code"] for each in answers} == {10023}
+    assert {each["error"]["err_code"] for each in answers} == {10077}
     assert [fault for each in events for fault in faults_of(each)] == []
     assert [each["stream"] for each in events] == ["S", "T"]

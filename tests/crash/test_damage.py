@@ -174,7 +174,7 @@ def check_that_it_stays(
 
 def snapshot(store: FileStore) -> Files:
     """Return every file of the machine that a store stands on."""
-    disk = store._engine.log.directory.files
+    disk = store.engine.log.directory.files
     assert isinstance(disk, MemoryFileSystem)
     return disk.snapshot()
 
@@ -589,7 +589,7 @@ def test_an_index_that_is_damaged_while_running_costs_nothing(tmp_path: Path) ->
         assert store.report.checkpoint_used
         path.write_bytes(flipped(path.read_bytes(), 8 * place + 1))
 
-        store._engine.log.ledger.note_index_room(bool(place % 2))
+        store.engine.log.ledger.note_index_room(bool(place % 2))
         assert read_all(store, 14)[0] == all_but()
         store.stop()
 

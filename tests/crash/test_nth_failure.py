@@ -179,7 +179,7 @@ def attempt(life: FailingLife, action: Callable[[Life], None], plan: FaultPlan) 
 def check_what_is_left(life: FailingLife) -> None:
     """Reopened in place, and after a power cut, everything acknowledged is there."""
     survivors = [life.disk.survivor(), life.disk.survivor(Random(7)), life.disk.survivor(Random(8))]
-    if life.store._engine.log.health.closed:
+    if life.store.engine.log.health.closed:
         life.store = life.open()
     else:
         life.check_reads()
@@ -224,7 +224,7 @@ def leave_in_the_middle(seed: int) -> FailingLife:
     life.store.remove(4)
     life.removed.add(4)
     fill(life, 4)
-    life.store._engine.durability.committer.commit()
+    life.store.engine.durability.committer.commit()
     life.disk = life.disk.survivor(Random(seed))
     life.files = FaultyFileSystem(life.disk)
     if seed % 2:

@@ -91,7 +91,7 @@ def test_a_message_that_gave_way_stays_until_its_successor_is_durable() -> None:
     for seq in (1, 2, 3, 4, 5):
         store.store(b"s.%d" % seq, b"", b"newer")
 
-    store._engine.compaction.reclaim()
+    store.engine.compaction.reclaim()
 
     # Nobody flushed: after a cut each subject has its old message or its new one.
     left = open_store(disk.survivor(), LATEST_ONLY)
@@ -106,7 +106,7 @@ def test_a_removal_does_not_outlive_the_message_that_caused_it() -> None:
     fill(store, 1, payload_bytes=2)
     before = len(disk.snapshot()[f"{PATH}/000001.blk"])
     store.store(b"key", b"", b"new" * 400)
-    store._engine.durability.committer.commit()
+    store.engine.durability.committer.commit()
     data = disk.snapshot()[f"{PATH}/000001.blk"]
     # The sectors of the new message were lost, and that of the tombstone behind it was not.
     torn = disk.survivor()
@@ -165,7 +165,7 @@ def _truncate_and_cut(at_call: int) -> tuple[MemoryFileSystem, int]:
     store.checkpoint()
     fill(store, 8)
     files = PowerCut(disk, at_call, None)
-    store._engine.log.directory.files = files
+    store.engine.log.directory.files = files
     with contextlib.suppress(OSError, StoreError):
         store.truncate(8)
     calls = files.calls
@@ -181,9 +181,9 @@ def test_blocks_that_others_fill_during_a_truncation_leave_nothing_behind() -> N
         for _ in range(20):
             store.store(b"late", b"", bytes(600))
 
-    store._engine.durability.commits.on_durable = store_more
+    store.engine.durability.commits.on_durable = store_more
     store.truncate(8 - 3)
-    store._engine.durability.commits.on_durable = None
+    store.engine.durability.commits.on_durable = None
     store.store(b"after", b"", b"the truncation")
     store.stop()
 
@@ -246,7 +246,7 @@ def test_a_reset_that_is_cut_off_does_not_call_the_stream_lost() -> None:
     store.checkpoint()
     store.purge()
     watched = Watched(disk)
-    store._engine.log.directory.files = watched
+    store.engine.log.directory.files = watched
     store.reset()
 
     assert len(watched.survivors) > 5
@@ -280,7 +280,7 @@ def test_no_key_ever_seals_two_messages_of_one_sequence() -> None:
     # Messages 4 and 5 reach the disk and are lost in the cut; others take their sequences.
     store.store(b"s", b"", b"the one")
     store.store(b"s", b"", b"the other")
-    store._engine.durability.committer.commit()
+    store.engine.durability.committer.commit()
     seen = sealed_records(disk)
     assert {seq for _, seq in seen} == {1, 2, 3, 4, 5}
     cut = disk.survivor()

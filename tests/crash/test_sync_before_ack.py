@@ -183,7 +183,7 @@ def test_with_an_interval_flush_and_stop_sync_all_the_same() -> None:
         store = open_store(disk, config)
         for seq in range(1, 21):
             store.store(b"s", b"", payload(seq))
-            store._engine.durability.committer.commit()
+            store.engine.durability.committer.commit()
 
         end(store)
 

@@ -63,7 +63,7 @@ def open_store(path: Path | str, **changes: object) -> FileStore:
 
 def fill(store: FileStore, count: int, *, start: int = 0) -> None:
     """Store messages of seven subjects, with headers on every third, a second apart."""
-    clock = store._engine.settings.clock
+    clock = store.engine.settings.clock
     assert isinstance(clock, FakeClock)
     source = random.Random(start)
     for place in range(start, start + count):

@@ -121,7 +121,7 @@ def test_a_failure_touches_no_other_store(tmp_path: Path) -> None:
     stores = [
         begun_store(tmp_path / str(number), done_jobs, each) for number, each in enumerate(told)
     ]
-    block = stores[1]._engine.log.active
+    block = stores[1].engine.log.active
     assert block is not None
     assert block.active is not None
     block.active.file = OsFileSystem().open("/dev/full", "update")
@@ -175,7 +175,7 @@ def test_at_an_interval_a_sync_comes_without_being_asked_for(tmp_path: Path) -> 
 
     assert synced.wait(PATIENCE_S)
 
-    assert not store._engine.durability.disk.awaits_sync
+    assert not store.engine.durability.disk.awaits_sync
     store.stop()
 
 
@@ -186,13 +186,13 @@ def test_an_interval_may_be_set_later_and_taken_back(tmp_path: Path) -> None:
     for _ in range(3):
         seq, _ = store.store(b"a", b"", b"x")
         told.wait_for(seq)
-    waited_before = store._engine.durability.disk.awaits_sync
+    waited_before = store.engine.durability.disk.awaits_sync
 
     store.update_config(StoreConfig())
     store.flush()
 
     assert waited_before
-    assert not store._engine.durability.disk.awaits_sync
+    assert not store.engine.durability.disk.awaits_sync
     store.stop()
 
 

@@ -21,7 +21,7 @@ NOISE = Random(3).randbytes(200)
 
 
 def is_enveloped(store: FileStore, seq: int) -> bool:
-    log = store._engine.log
+    log = store.engine.log
     block, _, _ = log.ledger.place_of(seq)
     index = log.cache.index_of(block)
     ordinal = index.ordinal_of(seq)
@@ -75,7 +75,7 @@ def test_text_takes_less_of_the_disk(simulated_house: StoreHouse) -> None:
         for number in range(50):
             store.store(b"a", b"", TEXT * 3 + b"%d" % number)
         store.flush()
-        sizes.append(sum(block.bytes for block in store._engine.log.ledger.blocks))
+        sizes.append(sum(block.bytes for block in store.engine.log.ledger.blocks))
         store.delete()
 
     assert sizes[1] < sizes[0] * 0.6

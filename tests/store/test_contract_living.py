@@ -82,7 +82,7 @@ def test_with_an_interval_what_was_written_is_synced_when_it_is_over(
 ) -> None:
     house = simulated_house
     store = house.open(sync_interval_ns=10 * SECOND_NS)
-    engine_commit = store._engine.durability.committer.commit
+    engine_commit = store.engine.durability.committer.commit
     store.store(b"a.1", b"", b"first")
     engine_commit()
     assert store.durable_seq == 1
@@ -100,11 +100,11 @@ def test_with_an_interval_a_flush_a_stop_and_its_end_sync_at_once(
     store = house.open(sync_interval_ns=3600 * SECOND_NS)
     for _ in range(30):
         store.store(b"a.1", b"", b"x" * 400)
-        store._engine.durability.committer.commit()
+        store.engine.durability.committer.commit()
     assert _survivors(house) < 30
     if how == "update_config":
         store.update_config(StoreConfig(name="orders", block_bytes=4096))
-        store._engine.durability.committer.commit()
+        store.engine.durability.committer.commit()
     else:
         getattr(store, how)()
     assert _survivors(house) == 30
@@ -114,9 +114,9 @@ def test_with_an_interval_a_reset_store_goes_on(simulated_house: StoreHouse) -> 
     store = simulated_house.open(sync_interval_ns=3600 * SECOND_NS)
     for _ in range(3):
         store.store_batch([(b"a.1", b"", b"x" * 400)] * 30)
-        store._engine.durability.committer.commit()
+        store.engine.durability.committer.commit()
         store.truncate(15)
-        store._engine.durability.committer.commit()
+        store.engine.durability.committer.commit()
         store.reset()
     store.store(b"a.1", b"", b"")
     assert store.flush() == 1
@@ -309,7 +309,7 @@ def test_a_store_in_memory_gives_memory_back_when_messages_go() -> None:
     sizes = []
     for _ in range(20):
         store.store_batch([(b"a.1", b"", b"x" * 1000)] * 300)
-        files = store._engine.log.directory.files
+        files = store.engine.log.directory.files
         sizes.append(
             sum(
                 files.open(f"/memory/{name}", "read").size() for name in files.list_names("/memory")

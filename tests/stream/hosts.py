@@ -89,6 +89,10 @@ class StreamHouse:
     def out_of_storage(self, stream: str) -> None:
         self.full.append(stream)
 
+    def has_storage(self, stream: str) -> None:
+        if stream in self.full:
+            self.full.remove(stream)
+
     def listen(self, subject: str) -> None:
         """Collect what is published to a subject."""
 

@@ -265,12 +265,17 @@ async def purge(call: Call) -> Documents:
     if stream.config.deny_purge:
         raise ApiError(error_codes.STREAM_PURGE_FAILED, err="stream purge not permitted")
     subjects = filter_of(request.filter)
-    try:
-        is_wanted = subjects is not None or not request.filter
+    is_wanted = subjects is not None or not request.filter
+
+    async def purged_now() -> int:
         purged = 0
         if is_wanted:
             purged = await stream.purge(subjects, seq=request.seq, keep=request.keep)
         await stream.make_durable()
+        return purged
+
+    try:
+        purged = await stream.healing.removing(purged_now)
     except PenstockError as error:
         failed = ApiError(error_codes.STREAM_GENERAL_ERROR, err=str(error))
         return Refused.of(failed), StreamPurged()

@@ -37,6 +37,7 @@ from penstock.errors import ApiError, PenstockError
 from penstock.format.state.consumer import ConsumerState
 from penstock.limits import PENDING_LOOKED_FOR_AT_ONCE
 from penstock.routing.interest import InterestWatch
+from penstock.store.stock import renew
 from penstock.stream.changes import Change, both
 from penstock.stream.config.config import RetentionPolicy, StorageType
 from penstock.stream.config.requests import ConsumerBounds
@@ -454,6 +455,13 @@ class StreamConsumers:
         before, self._policy = self._policy, self.stream.config.retention
         if self._policy is RetentionPolicy.INTEREST and before is RetentionPolicy.LIMITS:
             self.retention.begin_with_interest()
+
+    def on_reopened(self) -> None:
+        """Go on with a store that was taken stock of: it may end earlier, or hold more."""
+        renew(self.scanner, self.stream.store)
+        self.on_purged(None)
+        self.retention.sweep()
+        self._on_durable()
 
     def on_done(self, stream_seqs: list[int]) -> None:
         """Remove messages that a consumer or a fed stream is done with, unless others need them."""

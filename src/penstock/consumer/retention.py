@@ -13,7 +13,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from penstock.consumer.needs import Position, StreamNeeds
-from penstock.errors import CorruptStore, RecordNotFound
+from penstock.errors import CorruptStore, RecordNotFound, StoreReadOnly
 from penstock.stream.config.config import RetentionPolicy
 from penstock.stream.stream import Stream
 
@@ -44,7 +44,7 @@ class Retention:
             return
         for seq in stream_seqs:
             if retention is RetentionPolicy.WORK_QUEUE or not self.needs.needs(seq):
-                self._stream.store.remove(seq)
+                self._remove(seq)
 
     def on_late(self, position: Position, stream_seq: int) -> None:
         """Remove a message that was acknowledged when it was not pending, unless it is needed.
@@ -60,6 +60,11 @@ class Retention:
             if not position.matches(subject):
                 return
         if not self.needs.needs(stream_seq, subject):
+            self._remove(stream_seq)
+
+    def _remove(self, stream_seq: int) -> None:
+        # From a store that has failed it goes when that was taken stock of.
+        with contextlib.suppress(StoreReadOnly):
             self._stream.store.remove(stream_seq)
 
     def sweep(self) -> None:
@@ -105,7 +110,7 @@ class Retention:
             if spares_unclaimed and not any(each.matches(message.subject) for each in positions):
                 continue
             if not self.needs.needs(message.seq, message.subject):
-                store.remove(message.seq)
+                self._remove(message.seq)
                 self._take_from_all(message.seq)
 
     def _take_from_all(self, stream_seq: int) -> None:

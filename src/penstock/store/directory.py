@@ -7,11 +7,13 @@ Thread: any.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 
 from penstock.format.layout import QUARANTINE_NAME, index_name
-from penstock.store.vfs import FileSystem, write_atomically
+from penstock.limits import ROOM_TRIED_BYTES
+from penstock.store.vfs import TEMPORARY_SUFFIX, FileSystem, write_all, write_atomically
 
 
 class StoreDirectory:
@@ -38,6 +40,20 @@ class StoreDirectory:
         """Write a block's index file atomically; it checks itself, so no sync is needed."""
         path = self.file_path(index_name(number))
         write_atomically(self.files, path, image, unique=self.unique(), durable=False)
+
+    def try_room(self) -> None:
+        """Write a file of zeros, sync it and remove it; raise OSError if it has no room."""
+        if self.files.free_bytes(self.path) < 2 * ROOM_TRIED_BYTES:
+            # What is left may be just enough for somebody who makes room.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+        path = self.file_path(f"room.{self.unique()}{TEMPORARY_SUFFIX}")
+        file = self.files.open(path, "create")
+        try:
+            write_all(file, 0, bytes(ROOM_TRIED_BYTES))
+            file.sync_data()
+        finally:
+            file.close()
+            self.files.unlink(path)
 
     def quarantine(self, name: str, data: bytes) -> None:
         """Keep bytes aside for people, before they are removed from where they were."""

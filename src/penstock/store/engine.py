@@ -24,7 +24,13 @@ from penstock.store.commit.disk_threads import DoneJobs
 from penstock.store.commit.durability import Durability
 from penstock.store.directory import StoreDirectory
 from penstock.store.health import StoreHealth
-from penstock.store.interface import CommitCallback, DurableCallback, RecoveryReport, StoreConfig
+from penstock.store.interface import (
+    CommitCallback,
+    DurableCallback,
+    FailureCallback,
+    RecoveryReport,
+    StoreConfig,
+)
 from penstock.store.log.log import Log
 from penstock.store.recovery.recover import recover
 from penstock.store.settings import StoreSettings
@@ -53,14 +59,16 @@ class Engine:
         on_durable: DurableCallback | None,
         on_damage: Callable[[Damage], None] | None,
         on_commit: CommitCallback | None = None,
+        on_failure: FailureCallback | None = None,
         done_jobs: DoneJobs | None = None,
     ) -> None:
         self._threaded = threaded
         self._on_damage, self._on_commit, self._done_jobs = on_damage, on_commit, done_jobs
+        self._on_failure = on_failure
         self._keeps_up = False
         lock, rewriting = threading.RLock(), threading.RLock()
         directory = StoreDirectory(files, path, random_bytes)
-        health = StoreHealth(path, lock, on_damage)
+        health = StoreHealth(path, lock, on_damage, on_failure)
         self.settings = StoreSettings(
             config, clock=clock, random_bytes=random_bytes, key=key, is_volatile=volatile
         )
@@ -118,8 +126,28 @@ class Engine:
             on_durable=self.durability.commits.on_durable,
             on_damage=self._on_damage,
             on_commit=self._on_commit,
+            on_failure=self._on_failure,
             done_jobs=self._done_jobs,
         )
+
+    def take_stock(self) -> tuple[Engine, RecoveryReport]:
+        """Open what is on the disk again, in another engine; raises, and then nothing has changed.
+
+        What this one acknowledged is verified, and what it did not is cut off if it has failed.
+        It can be read as before meanwhile, in other threads too.
+        """
+        self.halt()
+        if self.log.health.failure is not None:
+            self.durability.give_up()
+        engine = self.sibling()
+        try:
+            report = engine.recover()
+            engine.durability.flush()
+            engine.start()
+        except BaseException:
+            engine.shut_down()
+            raise
+        return engine, report
 
     def reconfigure(self, config: StoreConfig) -> None:
         """Go over to another configuration; its limits are still to be applied."""
@@ -132,11 +160,21 @@ class Engine:
                 self.log.seal_active()
             self.durability.committer.set_interval(config.sync_interval_ns)
 
+    def halt(self) -> None:
+        """Begin no more work, and wait for what is under way; what is there can be read."""
+        self.background.stop()
+        self.durability.committer.stop()
+        with self.durability.exclusive():
+            pass
+
     def shut_down(self) -> None:
         """Refuse writes, begin no more work, close the files; nothing is flushed."""
         self.log.health.close()
-        self.background.stop()
-        self.durability.committer.stop()
+        self.halt()
+        self.close_files()
+
+    def close_files(self) -> None:
+        """Close the files of an engine that was halted."""
         with self.durability.exclusive(), self.log.lock:
             self.log.close()
             self.durability.high_water.close()

@@ -38,6 +38,7 @@ from penstock.store.imports.snapshot import snapshot_chunks
 from penstock.store.interface import (
     CommitCallback,
     DurableCallback,
+    FailureCallback,
     FilteredState,
     NewMessage,
     RecoveryReport,
@@ -62,7 +63,9 @@ class FileStore:
 
     def __init__(self, engine: Engine, lock: Lock, report: RecoveryReport) -> None:
         """Use `open`."""
-        self._engine = engine
+        self.engine = engine
+        """Its parts; for modules of the store, and for who looks at them through `stock`."""
+
         self._lock = lock
         self.report = report
         engine.begin_upkeep()
@@ -81,6 +84,7 @@ class FileStore:
         on_durable: DurableCallback | None = None,
         on_damage: Callable[[Damage], None] | None = None,
         on_commit: CommitCallback | None = None,
+        on_failure: FailureCallback | None = None,
         done_jobs: DoneJobs | None = None,
     ) -> FileStore:
         """Open a stream's directory, making it where there is none.
@@ -105,6 +109,7 @@ class FileStore:
             on_durable=on_durable,
             on_damage=on_damage,
             on_commit=on_commit,
+            on_failure=on_failure,
             done_jobs=done_jobs,
         )
         try:
@@ -126,32 +131,33 @@ class FileStore:
     @property
     def path(self) -> str:
         """The directory."""
-        return self._engine.log.directory.path
+        return self.engine.log.directory.path
 
     @property
     def config(self) -> StoreConfig:
         """The configuration in force."""
-        return self._engine.settings.config
+        return self.engine.settings.config
 
     @property
     def last_seq(self) -> int:
         """The highest sequence that was given to a message."""
-        return self._engine.log.ledger.last_seq
+        return self.engine.log.ledger.last_seq
 
     @property
     def durable_seq(self) -> int:
         """Everything up to here is on stable storage."""
-        return self._engine.durability.durable_seq
+        return self.engine.durability.durable_seq
 
     @property
     def failure(self) -> str | None:
-        """Why the store is read-only, or None."""
-        return self._engine.log.health.failure
+        """Why the store takes no messages, or None."""
+        health = self.engine.log.health
+        return health.failure or health.shortage
 
     @property
     def problems(self) -> list[str]:
         """The last things that went wrong without costing data."""
-        return list(self._engine.log.health.problems)
+        return list(self.engine.log.health.problems)
 
     # Writing
 
@@ -165,9 +171,9 @@ class FileStore:
         keep: int = 0,
     ) -> tuple[int, int]:
         """Keep a message under the next sequence; return (sequence, time)."""
-        log = self._engine.log
+        log = self.engine.log
         with log.lock:
-            log.health.check_writable()
+            log.health.check_takes_messages()
             log.writer.capacity.refuse(subject, headers, payload, keep=keep)
             seq = log.ledger.last_seq + 1
             now_ns = log.times.stamp(seq, log.ledger.last_time_ns)
@@ -175,16 +181,16 @@ class FileStore:
                 subject, headers, payload, seq=seq, timestamp_ns=now_ns, expires_ns=expires_ns
             )
             log.writer.capacity.make_room(keep)
-        self._engine.durability.changed()
+        self.engine.durability.changed()
         return seq, now_ns
 
     def appender(self) -> Appender:
         """Return an appender for compiled code; valid until `reset`, `reopen` or `repair`."""
-        return Appender(self._engine.log, self._engine.durability)
+        return Appender(self.engine.log, self.engine.durability)
 
     def scanner(self) -> Scanner:
         """Return a scanner for message after message; valid until `reset`, `reopen` or `repair`."""
-        return Scanner(self._engine.log, self._engine.durability)
+        return Scanner(self.engine.log, self.engine.durability)
 
     def store_raw(
         self,
@@ -202,9 +208,9 @@ class FileStore:
 
         `keep` as in `store`. Without `is_refusable` no limit refuses it: the oldest give way.
         """
-        log = self._engine.log
+        log = self.engine.log
         with log.lock:
-            log.health.check_writable()
+            log.health.check_takes_messages()
             if seq <= log.ledger.last_seq:
                 raise SequenceOutOfOrder(seq, log.ledger.last_seq)
             limits.check_sequence(seq)
@@ -215,7 +221,7 @@ class FileStore:
                 subject, headers, payload, seq=seq, timestamp_ns=timestamp_ns, expires_ns=expires_ns
             )
             log.writer.capacity.make_room(keep)
-        self._engine.durability.changed()
+        self.engine.durability.changed()
 
     def store_batch(
         self,
@@ -226,54 +232,54 @@ class FileStore:
         durable: bool = False,
     ) -> tuple[int, int]:
         """Keep all of them, or none if one is refused; return (first, last sequence)."""
-        log = self._engine.log
+        log = self.engine.log
         batch = messages if isinstance(messages, list) else list(messages)
         if not batch:
             raise UsageError("an empty batch")
         with log.lock:
-            log.health.check_writable()
+            log.health.check_takes_messages()
             log.writer.capacity.refuse_batch(batch)
             first = log.ledger.last_seq + 1
             now_ns = log.times.stamp(first, log.ledger.last_time_ns)
             log.writer.append_many(batch, now_ns, expires_ns, keep)
             last = log.ledger.last_seq
-        self._engine.durability.changed(durable=durable)
+        self.engine.durability.changed(durable=durable)
         return first, last
 
     def skip(self, count: int = 1) -> int:
         """Skip sequences without messages; return the last of them."""
-        log = self._engine.log
+        log = self.engine.log
         if count < 1:
             raise UsageError(f"cannot skip {count} sequences")
         with log.lock:
-            log.health.check_writable()
+            log.health.check_takes_messages()
             limits.check_sequence(log.ledger.last_seq + count)
             log.append_skip(log.ledger.last_seq + 1, count)
             last: int = log.ledger.last_seq
-        self._engine.durability.changed()
+        self.engine.durability.changed()
         return last
 
     def flush(self) -> int:
         """Make everything stored and removed so far durable; return the last sequence."""
-        self._engine.durability.flush()
-        return self._engine.durability.durable_seq
+        self.engine.durability.flush()
+        return self.engine.durability.durable_seq
 
     def checkpoint(self) -> None:
         """Write a checkpoint now, so that the next open has nothing to add up."""
-        self._engine.log.health.check_writable()
-        self._engine.background.drain()
-        self._engine.checkpoints.write()
+        self.engine.log.health.check_writable()
+        self.engine.background.drain()
+        self.engine.checkpoints.write()
 
     def forget_sealed(self) -> None:
         """Let go of the files and indexes of sealed blocks; they come back when they are needed."""
-        with self._engine.log.lock:
-            self._engine.log.cache.close()
+        with self.engine.log.lock:
+            self.engine.log.cache.close()
 
     # Reading
 
     def load(self, seq: int) -> StoredMessage:
         """Return one message; raise RecordNotFound, or CorruptStore if it is damaged."""
-        log = self._engine.log
+        log = self.engine.log
         message = log.ledger.load_at_hand(seq)
         if message is not None:
             return message
@@ -286,26 +292,26 @@ class FileStore:
 
     def has(self, seq: int) -> bool:
         """Whether there is a message; whether it is damaged is not looked at."""
-        with self._engine.log.lock:
+        with self.engine.log.lock:
             try:
-                self._engine.log.ledger.place_of(seq)
+                self.engine.log.ledger.place_of(seq)
             except RecordNotFound:
                 return False
         return True
 
     def _note_damage(self, error: CorruptStore, seq: int) -> None:
         try:
-            block, offset, length = self._engine.log.ledger.place_of(seq)
+            block, offset, length = self.engine.log.ledger.place_of(seq)
         except (CorruptStore, RecordNotFound):
             # The index is damaged, which is told already, and costs no record.
             return
-        self._engine.log.health.report_damage(
+        self.engine.log.health.report_damage(
             Damage(block.number, offset, length, error.reason, seq, seq)
         )
 
     def load_next(self, seq: int, subjects: SubjectFilter | None = None) -> StoredMessage:
         """Return the first wanted message from `seq` on; damage is stepped over and reported."""
-        log = self._engine.log
+        log = self.engine.log
         start = seq
         with log.lock:
             while (found := queries.find_next(log.ledger, subjects, seq)) is not None:
@@ -316,7 +322,7 @@ class FileStore:
 
     def load_previous(self, seq: int, subjects: SubjectFilter | None = None) -> StoredMessage:
         """Return the last wanted message up to `seq`; damage is stepped over and reported."""
-        log = self._engine.log
+        log = self.engine.log
         start = seq
         with log.lock:
             while seq and (found := queries.find_previous(log.ledger, subjects, seq)) is not None:
@@ -327,7 +333,7 @@ class FileStore:
 
     def load_last(self, subject: bytes) -> StoredMessage:
         """Return the newest message of a subject; raise RecordNotFound."""
-        log = self._engine.log
+        log = self.engine.log
         with log.lock:
             seq = queries.find_last(log.ledger, subject)
             if seq is None:
@@ -337,9 +343,9 @@ class FileStore:
 
     def seq_from_time(self, time_ns: int) -> int:
         """Return the first sequence not before a time, or one past the last if there is none."""
-        with self._engine.log.lock:
-            found = queries.find_from_time(self._engine.log.ledger, time_ns)
-            return self._engine.log.ledger.last_seq + 1 if found is None else found
+        with self.engine.log.lock:
+            found = queries.find_from_time(self.engine.log.ledger, time_ns)
+            return self.engine.log.ledger.last_seq + 1 if found is None else found
 
     def multi_last(
         self,
@@ -350,12 +356,12 @@ class FileStore:
         count_max: int = 0,
     ) -> list[int]:
         """Return the newest sequence of each wanted subject, in order."""
-        with self._engine.log.lock:
+        with self.engine.log.lock:
             bound = up_to_seq or None
             if up_to_time_ns:
                 later = self.seq_from_time(up_to_time_ns + 1)
                 bound = later - 1
-            found = queries.find_lasts(self._engine.log.ledger, subjects, bound)
+            found = queries.find_lasts(self.engine.log.ledger, subjects, bound)
         if 0 < count_max < len(found):
             raise LimitReached("number of subjects", count_max)
         return found
@@ -368,14 +374,14 @@ class FileStore:
 
     def state(self) -> StoreState:
         """Return the stream's numbers, in constant time."""
-        log = self._engine.log
+        log = self.engine.log
         with log.lock:
-            return StoreState(log.ledger, self._engine.durability.durable_seq, log.health.damage)
+            return StoreState(log.ledger, self.engine.durability.durable_seq, log.health.damage)
 
     def filtered_state(self, subjects: SubjectFilter | None, seq: int = 0) -> FilteredState:
         """Return the number of wanted messages from `seq` on, and their first and last sequence."""
-        with self._engine.log.lock:
-            ledger = self._engine.log.ledger
+        with self.engine.log.lock:
+            ledger = self.engine.log.ledger
             first = queries.find_next(ledger, subjects, seq)
             if first is None:
                 return FilteredState(0, 0, 0)
@@ -384,53 +390,54 @@ class FileStore:
 
     def subjects_state(self, subjects: SubjectFilter) -> dict[bytes, SubjectState]:
         """Return each wanted subject's number of messages, first and last sequence."""
-        with self._engine.log.lock:
+        with self.engine.log.lock:
             return {
                 subject: SubjectState(*ends)
-                for subject, ends in queries.find_ends(self._engine.log.ledger, subjects).items()
+                for subject, ends in queries.find_ends(self.engine.log.ledger, subjects).items()
             }
 
     def subjects_totals(self, subjects: SubjectFilter) -> dict[bytes, int]:
         """Return the number of messages of each wanted subject."""
-        with self._engine.log.lock:
-            return self._engine.log.ledger.table.totals(subjects)
+        with self.engine.log.lock:
+            return self.engine.log.ledger.table.totals(subjects)
 
     def list_subjects(self, listing: SubjectListing, count: int) -> bool:
         """Have a listing look at about `count` subjects; return True if it is complete."""
-        with self._engine.log.lock:
-            return listing.step(self._engine.log.ledger.table, count)
+        with self.engine.log.lock:
+            return listing.step(self.engine.log.ledger.table, count)
 
     def count_pending(
         self, subjects: SubjectFilter | None, seq: int, *, last_per_subject: bool = False
     ) -> int:
         """Count the wanted messages from `seq` on (only each subject's newest, if so asked)."""
-        with self._engine.log.lock:
+        with self.engine.log.lock:
             if last_per_subject:
                 wanted = subjects or SubjectFilter([])
                 return sum(
-                    1 for last in queries.find_lasts(self._engine.log.ledger, wanted) if last >= seq
+                    1 for last in queries.find_lasts(self.engine.log.ledger, wanted) if last >= seq
                 )
-            return queries.count_from(self._engine.log.ledger, subjects, seq)
+            return queries.count_from(self.engine.log.ledger, subjects, seq)
 
     def deleted(self) -> SequenceSet:
         """Return the sequences between first and last without a message."""
-        with self._engine.log.lock:
-            return queries.find_gaps(self._engine.log.ledger)
+        with self.engine.log.lock:
+            return queries.find_gaps(self.engine.log.ledger)
 
     # Removing
 
     def remove(self, seq: int) -> bool:
         """Remove a message; return False if there is none."""
-        log = self._engine.log
+        log = self.engine.log
+        self.engine.compaction.spare_room()
         with log.lock:
             log.health.check_writable()
             removed = log.ledger.remove(seq) > 0
-        self._engine.durability.changed()
+        self.engine.durability.changed()
         return removed
 
     def erase(self, seq: int) -> bool:
         """Remove a message and overwrite its bytes on the disk before returning."""
-        return self._engine.removal.erase(seq)
+        return self.engine.removal.erase(seq)
 
     def purge(
         self,
@@ -441,46 +448,46 @@ class FileStore:
         durable: bool = True,
     ) -> int:
         """Remove the wanted messages below `seq` (0: all), but the newest `keep`."""
-        return self._engine.removal.purge(subjects, seq=seq, keep=keep, durable=durable)
+        return self.engine.removal.purge(subjects, seq=seq, keep=keep, durable=durable)
 
     def compact(self, seq: int, *, durable: bool = True) -> int:
         """Remove everything below `seq`, which becomes the first sequence even if it is new."""
         limits.check_sequence(seq)
-        return self._engine.removal.compact(seq, durable=durable)
+        return self.engine.removal.compact(seq, durable=durable)
 
     def truncate(self, seq: int) -> None:
         """Remove everything above `seq`, which must exist, and go on after it."""
-        self._engine.removal.truncate(seq)
+        self.engine.removal.truncate(seq)
 
     def expire(self, count_max: int = SEQUENCE_MAX) -> int:
         """Remove the messages that have outlived their time, at most `count_max`.
 
         Return how many these were.
         """
-        log = self._engine.log
+        log = self.engine.log
         with log.lock:
             log.health.check_writable()
             removed = limits.expire(log, count_max)
         if removed:
-            self._engine.durability.changed()
+            self.engine.durability.changed()
         return removed
 
     def due(self, count_max: int) -> list[int]:
         """Return the first messages that have outlived their time, for the owner to remove."""
-        with self._engine.log.lock:
-            return limits.due(self._engine.log, count_max)
+        with self.engine.log.lock:
+            return limits.due(self.engine.log, count_max)
 
     def next_expiry_ns(self) -> int | None:
         """Return when `expire` may have something to do next, or None."""
-        with self._engine.log.lock:
-            return limits.next_expiry_ns(self._engine.log)
+        with self.engine.log.lock:
+            return limits.next_expiry_ns(self.engine.log)
 
     def reclaim(self, *, thorough: bool = False) -> int:
         """Free disk space now; return the bytes freed.
 
         A thorough one leaves nothing of what was removed, in the block being written neither.
         """
-        return self._engine.compaction.reclaim_now(thorough=thorough)
+        return self.engine.compaction.reclaim_now(thorough=thorough)
 
     def repair(self, progress: Callable[[BlockCheck], None] | None = None) -> RepairReport:
         """Build again all that is derived, and rewrite what is damaged, keeping its bytes aside.
@@ -488,10 +495,10 @@ class FileStore:
         `progress` is told of each block after it was read.
         """
         self.flush()
-        found = list(self._engine.log.health.damage)
-        self._engine.checkpoints.drop_now()
+        found = list(self.engine.log.health.damage)
+        self.engine.checkpoints.drop_now()
         reports = [self.report, self.reopen()]
-        log, compaction = self._engine.log, self._engine.compaction
+        log, compaction = self.engine.log, self.engine.compaction
         report = repair_blocks(log, compaction, reports, found, progress)
         self.flush()
         return report
@@ -501,14 +508,14 @@ class FileStore:
     @property
     def in_slices(self) -> SlicedChanges:
         """Long changes, some messages at a time."""
-        return SlicedChanges(self._engine)
+        return SlicedChanges(self.engine)
 
     def update_config(self, config: StoreConfig) -> None:
         """Go over to another configuration and apply its limits."""
-        with self._engine.log.lock:
-            self._engine.reconfigure(config)
-            limits.enforce_all(self._engine.log)
-        self._engine.durability.changed()
+        with self.engine.log.lock:
+            self.engine.reconfigure(config)
+            limits.enforce_all(self.engine.log)
+        self.engine.durability.changed()
 
     def snapshot(self) -> Iterator[bytes]:
         """Yield the stream as it is now, in pieces of bytes that `restore` takes.
@@ -516,39 +523,31 @@ class FileStore:
         The store may go on being written; it gives no disk space back before the last piece was
         taken or the iterator was let go of.
         """
-        return snapshot_chunks(self._engine.log, self._engine.compaction)
+        return snapshot_chunks(self.engine.log, self.engine.compaction)
 
     def reset(self) -> None:
         """Forget everything, sequences too."""
-        self._engine.removal.reset()
+        self.engine.removal.reset()
 
     def reopen(self) -> RecoveryReport:
         """Take stock from the disk again, as after a failed write whose cause is gone.
 
         What was never acknowledged is given up; what was is read back and verified.
         """
-        engine = self._engine
-        engine.shut_down()
-        self._engine, self.report = FileStore.open_engine(engine)
-        self._engine.begin_upkeep()
+        self.engine.shut_down()
+        self.adopt(self.engine.take_stock())
         return self.report
 
-    @staticmethod
-    def open_engine(old: Engine) -> tuple[Engine, RecoveryReport]:
-        """Make an engine like another, from the same directory, under the lock that is held."""
-        engine = old.sibling()
-        try:
-            report = engine.recover()
-            engine.durability.flush()
-            engine.start()
-        except BaseException:
-            engine.shut_down()
-            raise
-        return engine, report
+    def adopt(self, opened: tuple[Engine, RecoveryReport]) -> None:
+        """Go on with what taking stock has opened; appenders and scanners are valid no more."""
+        before = self.engine
+        self.engine, self.report = opened
+        before.close_files()
+        self.engine.begin_upkeep()
 
     def stop(self) -> None:
         """Make everything durable, write a checkpoint, then refuse writes."""
-        engine, log = self._engine, self._engine.log
+        engine, log = self.engine, self.engine.log
         with log.lock:
             if log.health.closed:
                 return
@@ -563,7 +562,7 @@ class FileStore:
 
     def delete(self) -> None:
         """Remove the store and everything in it."""
-        engine, log = self._engine, self._engine.log
+        engine, log = self.engine, self.engine.log
         engine.shut_down()
         remove_tree(log.directory.files, log.directory.path)
         self._lock.release()

@@ -1,7 +1,8 @@
 """Whether a store can be written, and what is wrong with it: failure, damage, problems.
 
-A failure ends all writing: what reached the disk is not known. Damage costs messages and is
-reported once for each position. A problem costs nothing: derived data can be made again.
+A failure ends all writing: what reached the disk is not known. A full disk ends the storing of
+messages alone, so that others can be removed. Damage costs messages and is reported once for each
+position. A problem costs nothing: derived data can be made again.
 
 Invariant: a failure is never taken back; only another opening of the store begins without one.
 
@@ -25,10 +26,18 @@ class StoreHealth:
     """What is wrong with one store; see the module."""
 
     def __init__(
-        self, path: str, lock: threading.RLock, on_damage: Callable[[Damage], None] | None
+        self,
+        path: str,
+        lock: threading.RLock,
+        on_damage: Callable[[Damage], None] | None,
+        on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
+        """`on_failure` hears of a failure once, in whichever thread and with the store's lock."""
         self.failure: str | None = None
         """Why the store takes no writes, or None."""
+
+        self.shortage: str | None = None
+        """Why the store takes no messages though it can be written, or None."""
 
         self.closed = False
         self.problems: list[str] = []
@@ -36,12 +45,19 @@ class StoreHealth:
         self._path = path
         self._lock = lock
         self._on_damage = on_damage
+        self._on_failure = on_failure
 
     def check_writable(self) -> None:
         """Raise StoreReadOnly or StoreClosed if the store takes no writes."""
         self.check_not_failed()
         if self.closed:
             raise StoreClosed(f"{self._path}: the store was stopped")
+
+    def check_takes_messages(self) -> None:
+        """Raise StoreReadOnly or StoreClosed if the store takes no messages."""
+        self.check_writable()
+        if self.shortage is not None:
+            raise StoreReadOnly(self._path, self.shortage)
 
     def check_not_failed(self) -> None:
         """Raise StoreReadOnly after a failure."""
@@ -51,7 +67,11 @@ class StoreHealth:
     def fail(self, error: BaseException) -> None:
         """Refuse writes from now on: what reached the disk is not known."""
         with self._lock:
-            self.failure = self.failure or str(error) or repr(error)
+            if self.failure is not None:
+                return
+            self.failure = str(error) or repr(error)
+            if self._on_failure is not None:
+                self._on_failure(error)
 
     def close(self) -> None:
         """Refuse writes from now on: the store is being stopped."""

@@ -336,6 +336,9 @@ DurableCallback = Callable[[int], None]
 CommitCallback = Callable[[int, float], None]
 """Called with the messages and the seconds of each commit, from the thread that committed."""
 
+FailureCallback = Callable[[BaseException], None]
+"""Called once when a store fails, from any thread and with the store's lock: it only takes note."""
+
 
 MESSAGES_BOUNDS = (1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536)
 SECONDS_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Callable, Sequence
 
 from penstock.clock import Clock, SystemClock
@@ -133,6 +134,10 @@ class RamFileSystem:
 
     def sync_dir(self, path: str) -> None:
         """Nothing to sync."""
+
+    def free_bytes(self, path: str) -> int:
+        """Return a bound that is never reached."""
+        return sys.maxsize
 
     def lock(self, path: str) -> Lock:
         """No other process can reach this memory."""

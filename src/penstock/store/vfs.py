@@ -153,6 +153,10 @@ class FileSystem(Protocol):
         """Put a folder's entries (creations, renames, removals) on stable storage."""
         ...
 
+    def free_bytes(self, path: str) -> int:
+        """Return how much more a folder's disk takes of us."""
+        ...
+
     def lock(self, path: str) -> Lock:
         """Take the lock file exclusively, or raise StoreLocked with the holder's pid."""
         ...
@@ -291,6 +295,11 @@ class OsFileSystem:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def free_bytes(self, path: str) -> int:
+        """Return how much more a folder's disk takes of us."""
+        found = os.statvfs(path)
+        return found.f_frsize * (found.f_bavail if os.geteuid() else found.f_bfree)
 
     def lock(self, path: str) -> Lock:
         """Hold `path` with flock and write our pid into it, for the error of a refused process."""

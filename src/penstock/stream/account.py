@@ -330,7 +330,13 @@ class AccountStreams:
         if self.configs.get(stream.name) is not stream.config:
             self.configs.put(stream.config)
         stream.limit_by(lambda: self._quota_of(stream))
+        stream.on_reopened.append(lambda: self._feed_again(stream))
         stream.start()
+
+    def _feed_again(self, stream: Stream) -> None:
+        """Have feeds to and from a stream begin where its store, which was opened again, ends."""
+        self.replication.closed(stream)
+        self.replication.opened(stream)
 
     def _quota_of(self, stream: Stream) -> StorageQuota:
         """Return what account and server have left for a stream."""

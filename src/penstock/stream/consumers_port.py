@@ -67,6 +67,10 @@ class ConsumersPort(Protocol):
         """Apply another configuration of the stream."""
         ...
 
+    def on_reopened(self) -> None:
+        """Go on with a store that was taken stock of: it may end earlier, or hold more."""
+        ...
+
     def stop(self) -> None:
         """Deliver no more; all states are on stable storage when this returns."""
         ...
@@ -97,6 +101,9 @@ class NoConsumers:
         """Do nothing."""
 
     def on_config(self) -> None:
+        """Do nothing."""
+
+    def on_reopened(self) -> None:
         """Do nothing."""
 
     def stop(self) -> None:

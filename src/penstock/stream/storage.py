@@ -40,7 +40,13 @@ from penstock.format.state.sealed_document import DocumentKeys
 from penstock.limits import STREAM_DOCUMENT_BYTES_MAX
 from penstock.store.commit.disk_threads import DoneJobs
 from penstock.store.filestore import FileStore
-from penstock.store.interface import CommitCallback, Discard, DurableCallback, StoreConfig
+from penstock.store.interface import (
+    CommitCallback,
+    Discard,
+    DurableCallback,
+    FailureCallback,
+    StoreConfig,
+)
 from penstock.store.memstore import MemoryStore
 from penstock.store.vfs import (
     TEMPORARY_SUFFIX,
@@ -327,6 +333,7 @@ def open_store(
     clock: Clock,
     on_durable: DurableCallback,
     on_damage: Callable[[Damage], None],
+    on_failure: FailureCallback | None = None,
 ) -> FileStore:
     """Open or create a stream's store; raise what `FileStore.open` raises."""
     settings = store_config(config, policy)
@@ -343,6 +350,7 @@ def open_store(
             on_durable=on_durable,
             on_damage=on_damage,
             on_commit=policy.on_commit,
+            on_failure=on_failure,
             done_jobs=policy.done_jobs,
         )
 

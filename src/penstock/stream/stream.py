@@ -14,11 +14,12 @@ Thread: the event loop's. Commits are written by other threads and end in the lo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Protocol, TypeVar
 
 from penstock.clock import Clock
-from penstock.errors import StoreError
+from penstock.errors import StoreError, StoreReadOnly
 from penstock.format.damage import Damage
 from penstock.limits import MARKERS_AT_ONCE, REMOVED_AT_ONCE, WORK_TURN_NS
 from penstock.protocol.headers import without_status
@@ -29,12 +30,13 @@ from penstock.store.vfs import FileSystem
 from penstock.stream.changes import Change
 from penstock.stream.config.config import StorageType, StreamConfig
 from penstock.stream.consumers_port import ConsumersPort, FedStream, NoConsumers
+from penstock.stream.healing import Healing
 from penstock.stream.publish.batches import BatchQuota, refusal_body
 from penstock.stream.publish.ingest import Ingest
 from penstock.stream.publish.message import IncomingMessage, StreamTrace
 from penstock.stream.publish.message_ids import MessageIds
 from penstock.stream.publish.publishing import Publishing
-from penstock.stream.publish.refusals import refusal
+from penstock.stream.publish.refusals import refusal, store_failed
 from penstock.stream.quota import StorageQuota
 from penstock.stream.restore_memory import RestoreMemory
 from penstock.stream.storage import StoragePolicy, StreamFolder, open_store, store_config
@@ -83,6 +85,10 @@ class StreamHost(Protocol):
         """Report that the disk is full: a stream takes no more."""
         ...
 
+    def has_storage(self, stream: str) -> None:
+        """Note that a stream takes messages again."""
+        ...
+
 
 class Stream:
     """One stream; see the module."""
@@ -118,6 +124,9 @@ class Stream:
 
         self.on_caught_up: list[Callable[[], None]] = []
 
+        self.on_reopened: list[Callable[[], None]] = []
+        """Called when the store was taken stock of after a failed write: it may end earlier."""
+
         self._quota: Callable[[], StorageQuota] = StorageQuota
         self._durable_seq = 0
         self._is_release_due = False
@@ -128,6 +137,7 @@ class Stream:
         start = b'{"stream":%b,%b"seq":' % (to_json(config.name), domain)
         self.ingest = Ingest(host.hub, sublist, self, start, message_ids)
         self._expiry = ExpiryTimer(host, self.store, self._expire)
+        self.healing = Healing(host, config.name, self.store, self._reopened)
         self.publishing = Publishing(
             host,
             sublist,
@@ -150,6 +160,7 @@ class Stream:
             clock=self.host.clock,
             on_durable=self._committed,
             on_damage=self._damaged,
+            on_failure=self._failed,
         )
 
     def _attach(self) -> None:
@@ -225,6 +236,7 @@ class Stream:
     def _leave(self) -> None:
         self.is_stopped = True
         self._unsubscribe()
+        self.healing.stop()
         self.publishing.stop()
         self.ingest.finish_batch()
         self._expiry.stop()
@@ -317,11 +329,15 @@ class Stream:
 
     async def remove_message(self, seq: int, *, erase: bool) -> bool:
         """Remove a message, and overwrite its bytes if `erase`; return False if there is none."""
+        return await self.healing.removing(lambda: self._remove_message(seq, erase=erase))
+
+    async def _remove_message(self, seq: int, *, erase: bool) -> bool:
         self.ingest.finish_batch()
         if erase:
             removed = await self._off_loop(lambda: self.store.erase(seq))
         else:
             removed = self.store.remove(seq)
+            await self.make_durable()
         self.consumers.on_removed(seq)
         return removed
 
@@ -353,7 +369,36 @@ class Stream:
         if self.unsettled is not None:
             return
         self.ingest.release(self._durable_seq)
+        self.healing.on_durable()
         for each in tuple(self.on_durable):
+            each()
+        self.host.hub.flush()
+
+    # A disk that fails
+
+    def _failed(self, error: BaseException) -> None:
+        # In any thread, with the store's lock.
+        with contextlib.suppress(RuntimeError):
+            # The loop is closed, and nobody waits for an answer any more.
+            self.host.loop.call_soon_threadsafe(self._refuse_waiting, error)
+
+    def _refuse_waiting(self, error: BaseException) -> None:
+        if self.is_stopped or not self.healing.is_needed:
+            return
+        refused = store_failed(str(error))
+        self.publishing.on_failed()
+        durable_seq = 0 if self.unsettled is not None else self._durable_seq
+        self.ingest.refuse(durable_seq, refusal_body(refused, self.name))
+        self.healing.begin(error)
+        self.host.hub.flush()
+
+    def _reopened(self) -> None:
+        self._durable_seq = self.store.durable_seq
+        self._attach()
+        self.publishing.on_reopened()
+        self.consumers.on_reopened()
+        self._expiry.plan()
+        for each in tuple(self.on_reopened):
             each()
         self.host.hub.flush()
 
@@ -382,6 +427,9 @@ class Stream:
         try:
             while self._expire_some() and clock.monotonic_ns() < until_ns:
                 pass
+        except StoreReadOnly:
+            # It is planned again when the store was taken stock of.
+            return
         except StoreError as error:
             self.host.log("ERR", f"JetStream stream {self.name!r}: {error}")
             return

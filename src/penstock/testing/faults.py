@@ -270,6 +270,10 @@ class FaultyFileSystem:
         self.meet(Operation.SYNC_DIR, path)
         self._files.sync_dir(path)
 
+    def free_bytes(self, path: str) -> int:
+        """Return how much more a folder's disk takes; never fails."""
+        return self._files.free_bytes(path)
+
     def lock(self, path: str) -> Lock:
         """Take a lock."""
         self.meet(Operation.LOCK, path)

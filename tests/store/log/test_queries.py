@@ -69,7 +69,7 @@ def test_gaps_are_what_was_removed_wherever_it_lies(
 
 def test_a_block_without_a_gap_is_not_looked_into(filled: MemoryFileSystem) -> None:
     store = open_store(filled.survivor())
-    blocks = store._engine.log.ledger.blocks
+    blocks = store.engine.log.ledger.blocks
     whole = [block for block in blocks if not SKIPPED & set(range(block.base_seq, block.last_seq))]
     assert [block.index for block in whole[:-1]] == [None] * 3
 
@@ -120,7 +120,7 @@ def test_counting_loads_no_index_but_those_at_the_ends() -> None:
 
     assert count_at_the_end(store) == 40
 
-    first, *between, _ = store._engine.log.ledger.blocks[3:]
+    first, *between, _ = store.engine.log.ledger.blocks[3:]
     assert first.base_seq < SEQUENCES * 3 // 5 < between[0].base_seq
     assert [block.index for block in between] == [None] * len(between)
     store.stop()
@@ -137,5 +137,5 @@ def test_damaged_subjects_of_an_index_are_counted_by_the_block() -> None:
 
     assert count_at_the_end(store) == 40
 
-    assert store._engine.log.cache.rebuilt_indexes
+    assert store.engine.log.cache.rebuilt_indexes
     store.stop()

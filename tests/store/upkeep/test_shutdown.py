@@ -20,7 +20,7 @@ def fill(store: FileStore, count: int) -> None:
 
 
 def indexes_in_memory(store: FileStore) -> int:
-    return sum(block.index is not None for block in store._engine.log.ledger.blocks)
+    return sum(block.index is not None for block in store.engine.log.ledger.blocks)
 
 
 def test_a_long_block_is_sealed_by_a_stop_and_not_walked_through_again(

@@ -199,6 +199,10 @@ class JetStreamService:
             fields = {"server_id": self._server.server_id, "stream": stream, "cluster": ""}
             self._advise_watchers("SERVER.OUT_OF_STORAGE", "server_out_of_space", fields)
 
+    def has_storage(self, stream: str) -> None:
+        """Note that a stream takes messages again: the next full disk is told of."""
+        self._full.discard(stream)
+
     def _advise_watchers(self, subject: str, kind: str, fields: Mapping[str, Any]) -> None:
         system = self._server.identities.accounts.system_account
         if system is not None:

@@ -274,6 +274,7 @@ cdef class DiskWriter:
     def write(self, Batch batch not None, int64_t interval_ns):
         """Write a batch and sync what is to be synced; raise OSError on failure."""
         created = False
+        place = self.high_water.place
         for active in batch.roomy:
             # As long as it will be with its last chunk; a gap would be zeros as before.
             self.cut_room(active)
@@ -282,7 +283,7 @@ cdef class DiskWriter:
                 active.file = self.files.open(active.path, "create")
                 created = True
             write_all(active.file, chunk.start, memoryview(chunk))
-            self.high_water.place = (active.number, chunk.start + len(chunk))
+            place = (active.number, chunk.start + len(chunk))
             active.file_bytes = max(active.file_bytes, chunk.start + len(chunk))
             if self.is_volatile:
                 continue
@@ -294,6 +295,7 @@ cdef class DiskWriter:
         if created:
             self.files.sync_dir(self.folder)
         self._sync_waiting(batch, interval_ns)
+        self.high_water.place = place
 
     def cut_room(self, active):
         """Cut off the room behind a block, durably; raise OSError on failure."""
@@ -393,7 +395,7 @@ cdef class HighWaterMark:
     """The mark of one stream; see the module."""
 
     cdef readonly uint64_t turn
-    # The block that was written to last, and how many of its bytes are durable.
+    # The block of the last commit that ended well, and how many of its bytes that made durable.
     cdef readonly tuple place
     # The file, once a mark was written or synced.
     cdef readonly object file

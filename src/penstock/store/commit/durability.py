@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 
+from penstock.errors import StoreReadOnly
 from penstock.limits import PENDING_BYTES_MAX, UNSEALED_BLOCKS_MAX, VOLATILE_PENDING_BYTES_MAX
 from penstock.store.commit.commit import Commits, DiskWriter, HighWaterMark
 from penstock.store.commit.committer import Committer
@@ -60,8 +61,12 @@ class Durability:
             return
         if not durable:
             self.committer.wake()
-        if durable or log.pending_bytes() > PENDING_BYTES_MAX:
+        if durable:
             self.flush()
+        elif log.pending_bytes() > PENDING_BYTES_MAX:
+            # Whose change it is hears of a failure as it would without the wait.
+            with contextlib.suppress(StoreReadOnly):
+                self.flush()
         if len(log.unsealed_index) > UNSEALED_BLOCKS_MAX:
             self._sealing.write_due_indexes()
 
@@ -81,6 +86,31 @@ class Durability:
                 roomy = [active for active in self._log.unwritten if active.has_room]
             for active in roomy:
                 self.disk.cut_room(active)
+
+    def give_up(self) -> None:
+        """Cut off what a store that has failed may have written and never acknowledged; raises.
+
+        Who sent it was told that it is not stored, and what is left of it would only take room.
+        """
+        log = self._log
+        number, size = self.high_water.place
+        with log.lock:
+            begun = [*log.unwritten, *(each.active for each in log.ledger.blocks if each.active)]
+        files = log.directory.files
+        for active in {each.number: each for each in begun}.values():
+            if active.number < number or not files.exists(active.path):
+                continue
+            if active.number > number:
+                files.unlink(active.path)
+                continue
+            file = files.open(active.path, "update")
+            try:
+                if file.size() > size:
+                    file.truncate(size)
+                    file.sync_data()
+            finally:
+                file.close()
+        files.sync_dir(log.directory.path)
 
     def exclusive(self) -> contextlib.AbstractContextManager[None]:
         """Let no commit run within a `with`."""

@@ -175,7 +175,10 @@ class BlockCache:
             )
             self._doubt_sums(error)
             raise error
-        self._directory.replace_index(block.number, index.encode())
+        try:
+            self._directory.replace_index(block.number, index.encode())
+        except OSError as error:
+            self._health.note_problem(error)
         self.rebuilt_indexes.add(block.number)
         return BlockIndex.load(index.encode(), block.path)
 

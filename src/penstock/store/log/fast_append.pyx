@@ -41,7 +41,7 @@ cdef class Appender:
     def begin(self):
         """Stamp the messages that come until `end`; raises where the store takes no writes."""
         with self.lock:
-            self.health.check_writable()
+            self.health.check_takes_messages()
             self.stamp_ns = self.times.stamp(
                 self.ledger.last_seq + 1, self.ledger.last_time_ns
             )
@@ -49,7 +49,7 @@ cdef class Appender:
     def begin_placed(self, uint64_t seq):
         """Expect messages with their places, up to `end`; raises where there are no writes."""
         with self.lock:
-            self.health.check_writable()
+            self.health.check_takes_messages()
             self.times.note(max(seq, self.ledger.last_seq + 1))
 
     def end(self):

@@ -8,6 +8,8 @@ class Scanner:
     """The quick way out for message after message; only compiled code can use it."""
 
     def __init__(self, log: Log, durability: Durability) -> None: ...
+    def follow(self, log: Log, durability: Durability) -> None:
+        """Look at this log from now on; not between `begin` and `end`."""
 
 class Selection:
     """What one filter wants of one sealed block, in order."""

@@ -54,12 +54,16 @@ cdef class Scanner:
     """The quick way out; see the module."""
 
     def __init__(self, log not None, durability not None):
+        self.packer = Packer()
+        self.follow(log, durability)
+
+    def follow(self, log not None, durability not None):
+        """Look at this log from now on; not between `begin` and `end`."""
         self.health = log.health
         self.durability = durability
         self.lock = log.lock
         self.ledger = log.ledger
         self.selections = Selections(self.ledger)
-        self.packer = Packer()
 
     cdef int begin(self, SubjectFilter subject_filter, uint64_t seq, uint64_t until) except -1:
         self.lock.acquire()
@@ -85,11 +89,13 @@ cdef class Scanner:
         return 0
 
     cdef int remove(self, uint64_t seq) except -1:
-        # Remove a message as the store's own `remove` does; `tell_removed` must follow.
+        # Remove a message as the store's own `remove` does; `tell_removed` must follow. Nothing is
+        # removed from a store that has failed: its owner takes stock of it, and does it then.
         self.lock.acquire()
         try:
-            self.health.check_writable()
-            self.ledger.remove(seq)
+            if self.health.failure is None:
+                self.health.check_writable()
+                self.ledger.remove(seq)
         finally:
             self.lock.release()
         return 0

@@ -31,7 +31,7 @@ from penstock.format.index.block_index import BlockIndex
 from penstock.format.layout import block_name, index_name
 from penstock.format.sequence_set import SequenceSet
 from penstock.format.subject_table import SubjectTable
-from penstock.limits import RECORD_OVERHEAD_BYTES_MAX
+from penstock.limits import INDEXES_SPARED_MAX, RECORD_OVERHEAD_BYTES_MAX
 from penstock.store.commit.durability import Durability
 from penstock.store.log.active_block import ActiveBlock
 from penstock.store.log.block import Block
@@ -87,6 +87,22 @@ class Compaction:
         """Free disk space, unless the store has failed or was stopped meanwhile."""
         if self._log.health.failure is None and not self._log.health.closed:
             self.reclaim()
+
+    def spare_room(self) -> None:
+        """Remove derived files if the disk is full: a removal has to be written, too; raises.
+
+        Indexes and checkpoints are built again where they are missed.
+        """
+        if self._log.health.shortage is None:
+            return
+        directory = self._log.directory
+        with self.rewriting:
+            self._checkpoints.drop()
+            with self._log.lock:
+                sealed = [each.number for each in self._log.ledger.blocks if each.active is None]
+            for number in sealed[:INDEXES_SPARED_MAX]:
+                with contextlib.suppress(FileNotFoundError):
+                    directory.files.unlink(directory.file_path(index_name(number)))
 
     def reclaim_now(self, *, thorough: bool) -> int:
         """Free the disk space of all that was removed so far; return the bytes freed."""
@@ -146,6 +162,7 @@ class Compaction:
                 return 0
             for block in empty:
                 self._log.ledger.removed.update(self._still_needed(block, empty))
+        self.spare_room()
         self._carry_last_seq()
         self._durability.flush()
         self._checkpoints.drop()

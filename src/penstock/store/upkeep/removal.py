@@ -50,6 +50,7 @@ class Removal:
 
     def erase(self, seq: int) -> bool:
         """Remove a message, make that durable, and overwrite its bytes on the disk."""
+        self._compaction.spare_room()
         with self._log.lock:
             self._log.health.check_writable()
             try:
@@ -96,6 +97,7 @@ class Removal:
         durable: bool = True,
     ) -> int:
         """Remove the wanted messages below `seq` (0: all of them), but the newest `keep`."""
+        self._compaction.spare_room()
         with self._log.lock:
             removed = sum(self._purge_slices(subjects, seq, keep))
         self._settle(durable=durable)
@@ -115,6 +117,7 @@ class Removal:
 
         Between two slices messages may come and go; what comes stays.
         """
+        self._compaction.spare_room()
         return self._in_slices(self._purge_slices(subjects, seq, keep))
 
     def _in_slices(self, slices: Iterator[int]) -> Generator[None, None, int]:
@@ -165,6 +168,7 @@ class Removal:
 
     def compact_in_slices(self, seq: int) -> Generator[None, None, int]:
         """Remove what `compact` would, as `purge_in_slices` does."""
+        self._compaction.spare_room()
         return self._in_slices(self._compact_slices(seq))
 
     def _compact_slices(self, seq: int) -> Iterator[int]:

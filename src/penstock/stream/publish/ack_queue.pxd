@@ -16,11 +16,12 @@ cdef class AckQueue:
 
     cdef uint8_t* add(
         self, uint64_t seq, const uint8_t* subject, size_t subject_size, size_t headers_size,
-        size_t body_size,
+        size_t body_size, bint is_copy=*,
     ) except NULL
     cdef int put(self, uint64_t seq, bytes subject, bytes headers, bytes body) except -1
     cdef int take_over(self, AckQueue other) except -1
     cdef int send(self, uint64_t durable_seq, Hub hub, Sublist sublist) except -1
+    cdef int refuse(self, bytes body, Hub hub, Sublist sublist) except -1
     cdef int shrink(self) except -1
     cdef uint8_t* _reserve(self, size_t more) except NULL
 

@@ -33,6 +33,8 @@ cdef struct Waiting:
     # Headers and body lie together.
     uint32_t payload_size
     uint32_t headers_size
+    # Whether nobody waits for it: a message that is published again.
+    bint is_copy
 
 
 cdef class AckQueue:
@@ -62,7 +64,7 @@ cdef class AckQueue:
 
     cdef uint8_t* add(
         self, uint64_t seq, const uint8_t* subject, size_t subject_size, size_t headers_size,
-        size_t body_size,
+        size_t body_size, bint is_copy=False,
     ) except NULL:
         # Add a message for when a sequence is durable; return where headers and body go.
         cdef Waiting head
@@ -72,6 +74,7 @@ cdef class AckQueue:
         head.subject_size = <uint32_t>subject_size
         head.payload_size = <uint32_t>(headers_size + body_size)
         head.headers_size = <uint32_t>headers_size
+        head.is_copy = is_copy
         memcpy(out, &head, sizeof(Waiting))
         memcpy(out + sizeof(Waiting), subject, subject_size)
         self.end += size
@@ -114,6 +117,32 @@ cdef class AckQueue:
             frame.headers_size = head.headers_size
             self.start += sizeof(Waiting) + head.subject_size + head.payload_size
             self.count -= 1
+            route(hub, sublist, None, &frame)
+        return 0
+
+    cdef int refuse(self, bytes body, Hub hub, Sublist sublist) except -1:
+        # Publish `body` in place of every answer that waits for a sequence, and no copies.
+        cdef Waiting head
+        cdef Frame frame
+        frame.reply = NULL
+        frame.reply_size = 0
+        frame.size_text = frame.headers_text = NULL
+        frame.size_text_size = frame.headers_text_size = 0
+        while self.count:
+            memcpy(&head, self.data + self.start, sizeof(Waiting))
+            frame.subject = self.data + self.start + sizeof(Waiting)
+            frame.subject_size = head.subject_size
+            frame.payload = frame.subject + head.subject_size
+            frame.payload_size = head.payload_size
+            frame.headers_size = head.headers_size
+            self.start += sizeof(Waiting) + head.subject_size + head.payload_size
+            self.count -= 1
+            if head.is_copy:
+                continue
+            if head.seq:
+                frame.payload = body
+                frame.payload_size = len(body)
+                frame.headers_size = 0
             route(hub, sublist, None, &frame)
         return 0
 
@@ -183,7 +212,7 @@ cdef class CopyText:
         else:
             headers_size -= 2
         out = queue.add(
-            seq, target, target_size, headers_size + size, 0 if is_empty else body_size
+            seq, target, target_size, headers_size + size, 0 if is_empty else body_size, True
         )
         out = _write(out, b"", headers, headers_size)
         out = _write(out, STREAM, <const char*>self.stream, len(self.stream))

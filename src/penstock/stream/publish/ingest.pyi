@@ -105,5 +105,8 @@ class Ingest(Receiver):
         """Return the acknowledgement of a message, with more fields."""
     def duplicate_ack(self, seq: int) -> bytes:
         """Return the acknowledgement of a message that was stored before."""
+    def refuse(self, durable_seq: int, body: bytes) -> None:
+        """Answer what waits for more than a durable sequence with `body`: it will not be stored."""
+
     def release(self, durable_seq: int) -> None:
         """Send the acknowledgements of all messages up to a durable sequence."""

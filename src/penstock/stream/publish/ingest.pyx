@@ -376,6 +376,14 @@ cdef class Ingest(Receiver):
         queue.shrink()
         self.waiting = queue
 
+    def refuse(self, uint64_t durable_seq, bytes body not None):
+        """Answer what waits for more than a durable sequence with `body`: it will not be stored."""
+        cdef AckQueue queue
+        self.finish()
+        self.release(durable_seq)
+        queue, self.waiting = self.waiting, AckQueue()
+        queue.refuse(body, self.hub, self.sublist)
+
 
 cdef int64_t _number(const Value* digits) noexcept:
     # A member's number, or -1.

@@ -100,6 +100,12 @@ class MessageIdRecovery:
         while not self._reads_all(MESSAGE_IDS_READ_AT_ONCE):
             pass
 
+    def begin_again(self) -> None:
+        """Forget what is known: the store was taken stock of, and ends where it did not before."""
+        self._message_ids.clear()
+        self._message_ids.is_ready = False
+        self._next_seq = 0
+
     def stop(self) -> None:
         """Forget the held messages; they are not answered."""
         self._held.clear()

@@ -13,6 +13,8 @@ class MessageIds:
         """Add the id of a message that was stored at a time, not before the last one."""
     def prune(self, now_ns: int, count_max: int = ...) -> bool:
         """Remove some ids older than the window; return True if there are more."""
+    def clear(self) -> None:
+        """Forget every id."""
     def last(self, last_seq: int) -> bytes:
         """Return the id of the message with the stream's last sequence; empty if it had none."""
 

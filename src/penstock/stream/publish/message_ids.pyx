@@ -85,6 +85,13 @@ cdef class MessageIds:
             self.order = deque()
         return False
 
+    def clear(self):
+        """Forget every id."""
+        self.count = 0
+        self.last_id = b""
+        self.last_id_seq = 0
+        self.prune(0)
+
     cdef Stored* _at(self, size_t place) noexcept:
         return &self.ring[(self.start + place) % self.room]
 

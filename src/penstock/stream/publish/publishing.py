@@ -155,6 +155,18 @@ class Publishing:
         self._configure(config)
         self._find_schedules()
 
+    def on_failed(self) -> None:
+        """Know no message that was not stored after all: the store has failed."""
+        self.message_ids.clear()
+        self.message_ids.is_ready = True
+        self._fast_batches.clear()
+
+    def on_reopened(self) -> None:
+        """Find out again what the stream holds: its store was taken stock of."""
+        self.message_id_recovery.begin_again()
+        self.rules.configure(self._facts.config)
+        self.start()
+
     def stop(self) -> None:
         """Drop open batches and held messages; run no timer again."""
         self._timer.stop()

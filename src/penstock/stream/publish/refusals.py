@@ -7,6 +7,8 @@ Pure. Called by `rules` and `publishing`.
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import TYPE_CHECKING, Final
 
 from penstock import error_codes
@@ -51,6 +53,13 @@ class AlreadyStored(ApiError):
 def refusal(err_code: int, *, seq: int, text: str | None) -> ApiError:
     """Return the error of a code; the sequence and the text are used where its words have them."""
     return ApiError(_ENTRIES[err_code], seq=seq, err=text, id=text)
+
+
+def store_failed(cause: str) -> ApiError:
+    """Return the error of a message that the disk did not take, in the system's words alone."""
+    known = (os.strerror(each) for each in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS))
+    words = next((each for each in known if each in cause), "write failed")
+    return ApiError(error_codes.STREAM_STORE_FAILED, err=words[0].lower() + words[1:])
 
 
 # Refusals in the words of traces, which are not those of the answers to publishers

@@ -39,6 +39,7 @@ from penstock.stream.publish.message import (
 )
 from penstock.stream.publish.message_ids import MessageIds
 from penstock.stream.publish.message_rules import MessageRules
+from penstock.stream.publish.refusals import store_failed
 from penstock.stream.schedule import schedules
 from penstock.stream.schedule.schedules import Schedules
 from penstock.stream.timers import ExpiryTimer
@@ -206,11 +207,10 @@ class MessageWriter:
             return ApiError(error_codes.STREAM_STORE_FAILED, err=f"{error.limit} exceeded")
         if isinstance(error, StoreClosed):
             return ApiError(error_codes.STREAM_STORE_FAILED, err="store is closed")
-        name = self._facts.config.name
-        self._host.log("ERR", f"JetStream stream {name!r}: {error}")
-        if isinstance(error, StoreReadOnly) and os.strerror(errno.ENOSPC) in error.cause:
-            self._host.out_of_storage(name)
-        return ApiError(error_codes.INSUFFICIENT_RESOURCES)
+        cause = error.cause if isinstance(error, StoreReadOnly) else str(error)
+        if os.strerror(errno.ENOSPC) in cause:
+            self._host.out_of_storage(self._facts.config.name)
+        return store_failed(cause)
 
     # What follows
 

@@ -192,6 +192,18 @@ def test_only_the_system_has_descriptors(disk: Disk) -> None:
     assert (file.fileno() >= 0) == isinstance(disk.files, OsFileSystem)
 
 
+def test_folders_and_their_parents_are_the_owners_alone(tmp_path: Path) -> None:
+    files = OsFileSystem()
+    files.make_dirs(str(tmp_path / "a" / "b" / "c"))
+    files.make_dirs(str(tmp_path / "a" / "b" / "c"))
+    (tmp_path / "file").touch()
+
+    modes = [(tmp_path / each).stat().st_mode & 0o777 for each in ("a", "a/b", "a/b/c")]
+    assert modes == [0o700] * 3
+    with pytest.raises(FileExistsError):
+        files.make_dirs(str(tmp_path / "file"))
+
+
 def test_rename_replaces_the_target_and_open_files_stay_what_they_were(disk: Disk) -> None:
     disk.put("old", b"the old one")
     disk.put("new", b"the new one")

@@ -273,8 +273,16 @@ class OsFileSystem:
         return os.path.isdir(path)
 
     def make_dirs(self, path: str) -> None:
-        """Make a folder and its parents."""
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        """Make a folder and its parents, all for the owner alone."""
+        # `os.makedirs` would let others read the parents.
+        parent = os.path.dirname(path)
+        if parent and not os.path.exists(parent):
+            self.make_dirs(parent)
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
 
     def rename(self, old: str, new: str) -> None:
         """Replace `new` by `old` atomically."""

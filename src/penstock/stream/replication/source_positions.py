@@ -164,11 +164,15 @@ class SourcePositions:
         files = self._stream.host.files
         if not self._is_kept or not files.exists(self._path):
             return SourcePositionsDocument()
-        file = files.open(self._path, "read")
         try:
-            data = file.read_at(0, min(file.size(), SOURCE_POSITIONS_BYTES_MAX))
-        finally:
-            file.close()
+            file = files.open(self._path, "read")
+            try:
+                data = file.read_at(0, min(file.size(), SOURCE_POSITIONS_BYTES_MAX))
+            finally:
+                file.close()
+        except OSError as error:
+            self._stream.host.log("ERR", f"{self._path}: {error}: looking for marks")
+            return SourcePositionsDocument()
         try:
             known = decode(SourcePositionsDocument, data, strict=False)
         except InvalidDocument as error:

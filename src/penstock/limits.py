@@ -367,6 +367,14 @@ closed, so that a flood of them costs file descriptors that clients need."""
 MONITOR_WAIT_S_MAX = 30.0
 """Seconds that a monitoring connection may take to send a request, or to read an answer."""
 
+MONITOR_TURN_NS = 4_000_000
+"""Nanoseconds of a turn of the event loop that go to writing one monitoring page: one with very
+many connections or streams is gone on with in the next turns."""
+
+JSON_WORDS_AT_ONCE = 2_000
+"""Words of a page, as a name or a number, that are written before it is seen whether the turn is
+over: about a millisecond."""
+
 STACKS_TASKS_MAX = 1000
 """Tasks of the event loop whose stacks /stacksz shows: monitoring requests have one each."""
 

@@ -8,10 +8,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from penstock.limits import MONITOR_CONNECTIONS_MAX, MONITOR_REQUEST_BYTES_MAX
+from penstock.limits import (
+    MONITOR_CONNECTIONS_MAX,
+    MONITOR_REQUEST_BYTES_MAX,
+    MONITOR_TURN_NS,
+)
 from penstock.monitor.http import HttpServer
-from penstock.monitor.pages import PLAIN, Page
+from penstock.monitor.pages import PLAIN, Page, SlicedPage
 from penstock.net.listener import ListeningSockets
+from penstock.testing.clock import FakeClock
 
 Talk = Callable[[bytes], Awaitable[bytes]]
 
@@ -23,6 +28,28 @@ class Echo:
         if path == "/broken":
             raise RuntimeError("a page that fails")
         return Page(200, PLAIN, f"{path}?{query}".encode(), shared=True)
+
+
+class LongPage:
+    """A page in many slices, each of which takes half of the share of a turn."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.turns: list[int] = []
+        self.turn = 0
+
+    def answer(self, path: str, query: str) -> SlicedPage:
+        asyncio.get_running_loop().call_soon(self._next_turn)
+        for _ in range(10):
+            self.turns.append(self.turn)
+            self.clock.advance_ns(MONITOR_TURN_NS // 2)
+            yield
+        return Page(200, PLAIN, b"long")
+
+    def _next_turn(self) -> None:
+        self.turn += 1
+        if self.turn < 100:
+            asyncio.get_running_loop().call_soon(self._next_turn)
 
 
 class Port:
@@ -202,3 +229,20 @@ def test_stopping_ends_connections_that_wait() -> None:
         return rest
 
     assert asyncio.run(scenario()) == b""
+
+
+def test_a_long_page_leaves_turns_to_others() -> None:
+    async def scenario() -> tuple[bytes, list[int]]:
+        pages = LongPage()
+        server = HttpServer(pages, lambda level, text: None, clock=pages.clock)
+        await server.start(ListeningSockets().take("127.0.0.1", -1))
+        try:
+            answer = await Port(server, []).talk(b"GET / HTTP/1.0\r\n\r\n")
+        finally:
+            await server.stop()
+        return answer, pages.turns
+
+    answer, turns = asyncio.run(scenario())
+    assert answer.endswith(b"\r\n\r\nlong")
+    # Two slices, then others have their turn.
+    assert turns == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]

@@ -23,12 +23,14 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from penstock.clock import Clock, SystemClock
 from penstock.limits import (
     MONITOR_CONNECTIONS_MAX,
     MONITOR_REQUEST_BYTES_MAX,
+    MONITOR_TURN_NS,
     MONITOR_WAIT_S_MAX,
 )
-from penstock.monitor.pages import PLAIN, Page
+from penstock.monitor.pages import PLAIN, Page, SlicedPage
 
 Log = Callable[[str, str], None]
 
@@ -39,8 +41,8 @@ _METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 class Responder(Protocol):
     """What answers requests: the pages."""
 
-    def answer(self, path: str, query: str) -> Page:
-        """Return the page of a path."""
+    def answer(self, path: str, query: str) -> Page | SlicedPage:
+        """Return the page of a path, or a generator that makes it in slices."""
         ...
 
 
@@ -62,8 +64,14 @@ class HttpServer:
     """One listening port; see the module."""
 
     def __init__(
-        self, responder: Responder, log: Log, *, wait_s: float = MONITOR_WAIT_S_MAX
+        self,
+        responder: Responder,
+        log: Log,
+        *,
+        wait_s: float = MONITOR_WAIT_S_MAX,
+        clock: Clock | None = None,
     ) -> None:
+        self._clock: Clock = clock or SystemClock()
         self._responder = responder
         self._log = log
         self._wait_s = wait_s
@@ -113,7 +121,7 @@ class HttpServer:
             try:
                 request = await self._read(reader)
                 keep_alive, with_body = request.keep_alive, request.method != "HEAD"
-                page = self._page(request.target)
+                page = await self._page(request.target)
             except _Refused as refused:
                 keep_alive = False
                 page = Page(refused.status, PLAIN, f"{refused}\n".encode())
@@ -133,13 +141,27 @@ class HttpServer:
             ) from None
         return _parsed(head)
 
-    def _page(self, target: str) -> Page:
+    async def _page(self, target: str) -> Page:
         path, query = _taken_apart(target)
         try:
-            return self._responder.answer(path, query)
+            page = self._responder.answer(path, query)
+            return page if isinstance(page, Page) else await self._in_turns(page)
         except Exception as error:  # noqa: BLE001 - a page is an edge: it fails alone
             self._log("ERR", f"Error answering {path!r}: {type(error).__name__}: {error}")
             return Page(HTTPStatus.INTERNAL_SERVER_ERROR, PLAIN, b"internal error\n")
+
+    async def _in_turns(self, slices: SlicedPage) -> Page:
+        """Make a page, for as long in each turn of the event loop as its share of it lasts."""
+        until_ns = self._clock.monotonic_ns() + MONITOR_TURN_NS
+        while True:
+            try:
+                next(slices)
+            except StopIteration as end:
+                page: Page = end.value
+                return page
+            if self._clock.monotonic_ns() >= until_ns:
+                await asyncio.sleep(0)
+                until_ns = self._clock.monotonic_ns() + MONITOR_TURN_NS
 
 
 def _taken_apart(target: str) -> tuple[str, str]:

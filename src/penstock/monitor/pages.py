@@ -9,9 +9,9 @@ One thread: the event loop's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from html import escape
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,7 @@ from penstock.monitor.metrics import CONTENT_TYPE, exposition
 from penstock.monitor.pipelines import pipelinez
 from penstock.monitor.query import Query, to_json
 from penstock.monitor.varz import stacks, variables, varz
+from penstock.text.json.codec import to_json_in_slices
 
 JSON = "application/json"
 PLAIN = "text/plain; charset=utf-8"
@@ -57,6 +58,8 @@ class Page(msgspec.Struct, frozen=True):
     shared: bool = False
 
 
+SlicedPage: TypeAlias = Generator[None, None, Page]
+
 NOT_FOUND = Page(404, PLAIN, b"404 page not found\n")
 
 
@@ -67,7 +70,7 @@ class Pages:
         self._source = source
         self._base_path = "/" + base_path.strip("/") if base_path.strip("/") else ""
         self.requests: Counter[str] = Counter()
-        self._pages: dict[str, Callable[[Query], Page]] = {
+        self._pages: dict[str, Callable[[Query], Page | SlicedPage]] = {
             "/": self._root,
             "/varz": self._varz,
             "/connz": self._connz,
@@ -88,8 +91,11 @@ class Pages:
             "/metrics": self._metrics,
         }
 
-    def answer(self, path: str, query: str) -> Page:
-        """Return the page of a path, or the one for a path that there is not."""
+    def answer(self, path: str, query: str) -> Page | SlicedPage:
+        """Return the page of a path, or the one for a path that there is not.
+
+        A page of JSON is written by its generator, which yields where others may have their turn.
+        """
         if not path.startswith(self._base_path):
             return NOT_FOUND
         page = self._pages.get(path[len(self._base_path) :] or "/")
@@ -119,49 +125,49 @@ class Pages:
         )
         return Page(200, HTML, text.encode())
 
-    def _varz(self, query: Query) -> Page:
+    def _varz(self, query: Query) -> SlicedPage:
         self.requests["/varz"] += 1
         return _json(varz(self._source, self.requests))
 
-    def _connz(self, query: Query) -> Page:
+    def _connz(self, query: Query) -> SlicedPage:
         options = ConnzOptions.from_query(query)
         # The reference server counts these only once they could be read.
         self.requests["/connz"] += 1
         return _json(connz(self._source, options))
 
-    def _subsz(self, query: Query) -> Page:
+    def _subsz(self, query: Query) -> SlicedPage:
         self.requests["/subsz"] += 1
         return _json(subsz(self._source, SubszOptions.from_query(query)))
 
-    def _routez(self, query: Query) -> Page:
+    def _routez(self, query: Query) -> SlicedPage:
         query.subscriptions()
         self.requests["/routez"] += 1
         return _json(routez(self._source))
 
-    def _gatewayz(self, query: Query) -> Page:
+    def _gatewayz(self, query: Query) -> SlicedPage:
         self.requests["/gatewayz"] += 1
         query.subscriptions()
         query.boolean("accs")
         return _json(gatewayz(self._source))
 
-    def _leafz(self, query: Query) -> Page:
+    def _leafz(self, query: Query) -> SlicedPage:
         self.requests["/leafz"] += 1
         query.boolean("subs")
         return _json(leafz(self._source))
 
-    def _accountz(self, query: Query) -> Page:
+    def _accountz(self, query: Query) -> SlicedPage:
         self.requests["/accountz"] += 1
         return _json(accountz(self._source, query.text("acc")))
 
-    def _accstatz(self, query: Query) -> Page:
+    def _accstatz(self, query: Query) -> SlicedPage:
         self.requests["/accstatz"] += 1
         return _json(accstatz(self._source, unused=query.boolean("unused")))
 
-    def _jsz(self, query: Query) -> Page:
+    def _jsz(self, query: Query) -> SlicedPage:
         self.requests["/jsz"] += 1
         return _json(jsz(self._source, JszOptions.from_query(query)))
 
-    def _pipelinez(self, query: Query) -> Page:
+    def _pipelinez(self, query: Query) -> SlicedPage:
         self.requests["/pipelinez"] += 1
         return _json(pipelinez(self._source))
 
@@ -181,7 +187,7 @@ class Pages:
     def _raftz(self, query: Query) -> Page:
         return Page(404, PLAIN, b"No Raft nodes registered")
 
-    def _ipqueuesz(self, query: Query) -> Page:
+    def _ipqueuesz(self, query: Query) -> SlicedPage:
         return _json({})
 
     def _metrics(self, query: Query) -> Page:
@@ -189,8 +195,8 @@ class Pages:
         return Page(200, CONTENT_TYPE, exposition(self._source).encode(), shared=True)
 
 
-def _json(value: Any) -> Page:
-    return Page(200, JSON, to_json(value, indented=True), shared=True)
+def _json(value: Any) -> SlicedPage:
+    return Page(200, JSON, (yield from to_json_in_slices(value)), shared=True)
 
 
 def _pipeline_table(source: Source) -> str:

@@ -262,7 +262,7 @@ class Monitoring:
             if not port:
                 continue
             terms = self._server.tls if name == "https" else None
-            opened = HttpServer(pages, self._server.log)
+            opened = HttpServer(pages, self._server.log, clock=self._server.clock)
             try:
                 listening = self._server.sockets.take(options.http_host, port)
                 await opened.start(listening, terms.context if terms else None)

@@ -16,12 +16,15 @@ Pure; any thread.
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from penstock import error_codes
 from penstock.errors import ApiError, InvalidDocument
+from penstock.limits import JSON_WORDS_AT_ONCE
 from penstock.text.json import write
 from penstock.text.json.faults import SyntaxFault, UnfinishedText
 from penstock.text.json.scan import scan
@@ -121,13 +124,29 @@ _PLANS: Final[dict[type[msgspec.Struct], write.StructPlan]] = {}
 
 def to_json(value: Any, *, indented: bool = False) -> bytes:
     """Write a value of dicts, lists, strings and numbers."""
-    text = json.dumps(
-        value,
+    return _written(_encoder(indented).encode(value))
+
+
+def to_json_in_slices(value: Any) -> Generator[None, None, bytes]:
+    """Write what `to_json` does, indented, some words at a time; the value may not change."""
+    words = _encoder(indented=True).iterencode(value)
+    parts = []
+    while some := "".join(islice(words, JSON_WORDS_AT_ONCE)):
+        parts.append(_written(some))
+        yield
+    return b"".join(parts)
+
+
+def _encoder(indented: bool) -> json.JSONEncoder:
+    return json.JSONEncoder(
         ensure_ascii=False,
         allow_nan=False,
         indent=2 if indented else None,
         separators=(",", ": " if indented else ":"),
     )
+
+
+def _written(text: str) -> bytes:
     # These characters can only stand within strings, so the whole text may be translated.
     return text.translate(_ESCAPES).encode("utf-8", "replace")
 

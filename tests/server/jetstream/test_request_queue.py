@@ -207,7 +207,6 @@ def test_others_are_answered_while_much_is_listed(
     monkeypatch.setattr(request_queue, "API_TURN_NS", 0)
     for name in ("SUBJECTS_LISTED_PER_TURN", "DELETED_LISTED_PER_TURN", "STREAMS_LISTED_PER_TURN"):
         monkeypatch.setattr(f"penstock.api.streams.{name}", 10)
-    monkeypatch.setattr("penstock.api.consumers.STREAMS_LISTED_PER_TURN", 10)
     answered: list[bytes] = []
 
     async def story() -> None:

@@ -70,6 +70,8 @@ setup(
         compiler_directives={
             "language_level": 3,
             "cdivision": True,
+            # No compiled class is pickled, and a sixth of the compiling would be for that.
+            "auto_pickle": False,
             "embedsignature": True,
             "linetrace": TRACE,
         },

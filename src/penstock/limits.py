@@ -124,13 +124,13 @@ wait for the disk, and many streams may begin at once."""
 UPKEEP_THREADS_MAX = 2
 """Threads for the work on stores that no client waits for: it must not take all processors."""
 
-STOCK_THREADS_MAX = 2
-"""Stores that are taken stock of at once after a failed write: others may fail with them."""
+REOPEN_THREADS_MAX = 2
+"""Stores that are reopened at once after a failed write: others may fail with them."""
 
-STOCK_INTERVAL_S_MIN = 0.25
-"""How soon a store is taken stock of again where that failed, and a full disk tried for room."""
+REOPEN_INTERVAL_S_MIN = 0.25
+"""How soon a store is reopened again where that failed, and a full disk tried for room."""
 
-STOCK_INTERVAL_S_MAX = 30.0
+REOPEN_INTERVAL_S_MAX = 30.0
 """The same where it goes on failing: a broken disk is not to be kept busy."""
 
 ROOM_TRIED_BYTES = 1 * MIB

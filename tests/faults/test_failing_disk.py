@@ -212,7 +212,7 @@ def test_every_call_that_fails_under_a_publish_is_answered_and_healed(house: Hou
                 assert answer["error"]["err_code"] == 10077
             else:
                 taken.append(body)
-            # The fault may be met by what follows: taking stock, sealing.
+            # The fault may be met by what follows: reopening, sealing.
             again = b"after " + body
             assert house.publish_until_taken(again) == len(taken) + 1
             taken.append(again)
@@ -227,7 +227,7 @@ def test_a_deleted_message_does_not_come_back_once_that_is_answered(
     house.files.plan = plan = FaultPlan(1, {Operation.SYNC})
     answer = house.client.api("STREAM.MSG.DELETE.S", {"seq": 1, "no_erase": no_erase})
 
-    # It was tried again, since the store was taken stock of meanwhile.
+    # It was tried again, since the store was reopened meanwhile.
     assert (answer["success"], plan.fired) == (True, 1)
     assert house.publish_until_taken(b"second") == 2
     assert house.client.api("STREAM.INFO.S")["state"]["messages"] == 1

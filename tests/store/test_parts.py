@@ -16,6 +16,8 @@ OWNERS = {
     "engine.py": "it makes the parts",
     "filestore.py": "it is the public face of an engine",
     "memstore.py": "it is the file store over memory",
+    "slices.py": "it is the public face for changes that take long",
+    "reopening.py": "it puts a new engine in the place of one that has failed",
     "imports/build.py": "it writes a store of its own, apart from any that is open",
 }
 """The only modules that may name the engine, each with the reason."""

@@ -37,7 +37,7 @@ from penstock.errors import ApiError, PenstockError
 from penstock.format.state.consumer import ConsumerState
 from penstock.limits import PENDING_LOOKED_FOR_AT_ONCE
 from penstock.routing.interest import InterestWatch
-from penstock.store.stock import renew
+from penstock.store.reopening import renew
 from penstock.stream.changes import Change, both
 from penstock.stream.config.config import RetentionPolicy, StorageType
 from penstock.stream.config.requests import ConsumerBounds
@@ -457,7 +457,7 @@ class StreamConsumers:
             self.retention.begin_with_interest()
 
     def on_reopened(self) -> None:
-        """Go on with a store that was taken stock of: it may end earlier, or hold more."""
+        """Go on with a store that was reopened: it may end earlier, or hold more."""
         renew(self.scanner, self.stream.store)
         self.on_purged(None)
         self.retention.sweep()

@@ -63,7 +63,7 @@ class Retention:
             self._remove(stream_seq)
 
     def _remove(self, stream_seq: int) -> None:
-        # From a store that has failed it goes when that was taken stock of.
+        # From a store that has failed it goes when that was reopened.
         with contextlib.suppress(StoreReadOnly):
             self._stream.store.remove(stream_seq)
 

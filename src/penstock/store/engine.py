@@ -130,7 +130,7 @@ class Engine:
             done_jobs=self._done_jobs,
         )
 
-    def take_stock(self) -> tuple[Engine, RecoveryReport]:
+    def reopen(self) -> tuple[Engine, RecoveryReport]:
         """Open what is on the disk again, in another engine; raises, and then nothing has changed.
 
         What this one acknowledged is verified, and what it did not is cut off if it has failed.

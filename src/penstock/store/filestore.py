@@ -64,7 +64,7 @@ class FileStore:
     def __init__(self, engine: Engine, lock: Lock, report: RecoveryReport) -> None:
         """Use `open`."""
         self.engine = engine
-        """Its parts; for modules of the store, and for who looks at them through `stock`."""
+        """Its parts; for modules of the store, and for who looks at them through `reopening`."""
 
         self._lock = lock
         self.report = report
@@ -530,16 +530,16 @@ class FileStore:
         self.engine.removal.reset()
 
     def reopen(self) -> RecoveryReport:
-        """Take stock from the disk again, as after a failed write whose cause is gone.
+        """Reopen the store from the disk, as after a failed write whose cause is gone.
 
         What was never acknowledged is given up; what was is read back and verified.
         """
         self.engine.shut_down()
-        self.adopt(self.engine.take_stock())
+        self.adopt(self.engine.reopen())
         return self.report
 
     def adopt(self, opened: tuple[Engine, RecoveryReport]) -> None:
-        """Go on with what taking stock has opened; appenders and scanners are valid no more."""
+        """Go on with what reopening has found; appenders and scanners are valid no more."""
         before = self.engine
         self.engine, self.report = opened
         before.close_files()

@@ -59,6 +59,10 @@ class StoreHealth:
         if self.shortage is not None:
             raise StoreReadOnly(self._path, self.shortage)
 
+    def refuse_messages(self, reason: str | None) -> None:
+        """Take no messages for a reason, while others can be removed; None: take them again."""
+        self.shortage = reason
+
     def check_not_failed(self) -> None:
         """Raise StoreReadOnly after a failure."""
         if self.failure is not None:

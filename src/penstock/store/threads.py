@@ -1,7 +1,7 @@
 """The threads that all stores of a process share, so that a stream needs none of its own.
 
 Each kind is started when it is first needed: `COMMITS` for commits that take more than a write and
-a sync, `UPKEEP` for background work, `STOCK` for stores that are looked at again after a failure,
+a sync, `UPKEEP` for background work, `REOPEN` for stores that are looked at again after a failure,
 one thread that finishes commits where no event loop does it, and one that wakes stores whose syncs
 are due at an interval. They are kept apart, because a job of upkeep waits for commits.
 
@@ -27,12 +27,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from penstock.clock import SystemClock
-from penstock.limits import COMMIT_THREADS_MAX, STOCK_THREADS_MAX, UPKEEP_THREADS_MAX
+from penstock.limits import COMMIT_THREADS_MAX, REOPEN_THREADS_MAX, UPKEEP_THREADS_MAX
 from penstock.store.commit.disk_threads import DoneJobs
 
 COMMITS = ThreadPoolExecutor(COMMIT_THREADS_MAX, "penstock-commit")
 UPKEEP = ThreadPoolExecutor(UPKEEP_THREADS_MAX, "penstock-keep")
-STOCK = ThreadPoolExecutor(STOCK_THREADS_MAX, "penstock-stock")
+REOPEN = ThreadPoolExecutor(REOPEN_THREADS_MAX, "penstock-reopen")
 
 
 @functools.cache

@@ -68,7 +68,7 @@ class ConsumersPort(Protocol):
         ...
 
     def on_reopened(self) -> None:
-        """Go on with a store that was taken stock of: it may end earlier, or hold more."""
+        """Go on with a store that was reopened: it may end earlier, or hold more."""
         ...
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Bringing a stream back after a failed write: refuse at once, take stock, go on.
+"""Bringing a stream back after a failed write: refuse at once, reopen, go on.
 
 A store whose write or sync has failed writes nothing more: what reached the disk is not known. Who
 waits for an acknowledgement is told so in the same turn of the loop, and so is who publishes from
@@ -10,7 +10,7 @@ room. A failure that comes back is waited for longer and longer.
 Invariant: nothing is acknowledged because a sync that failed was tried again: what it was about
 was refused and is cut off. An episode has two lines in the log, its beginning and its end.
 
-Thread: the event loop's; `take` and `try_room` of the store's `Stock` run in others.
+Thread: the event loop's; `reopen` and `try_room` of the store's `Reopening` run in others.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import PenstockError, StoreReadOnly
-from penstock.limits import STOCK_INTERVAL_S_MAX, STOCK_INTERVAL_S_MIN
+from penstock.limits import REOPEN_INTERVAL_S_MAX, REOPEN_INTERVAL_S_MIN
 from penstock.store.filestore import FileStore
-from penstock.store.stock import Stock
-from penstock.store.threads import STOCK
+from penstock.store.reopening import Reopening
+from penstock.store.threads import REOPEN
 
 if TYPE_CHECKING:
     from penstock.stream.stream import StreamHost
@@ -46,7 +46,7 @@ class Healing:
         self._host = host
         self._name = name
         self._store = store
-        self._stock = Stock(store)
+        self._reopening = Reopening(store)
         self._on_reopened = on_reopened
         self._is_ill = False
         self._is_full = False
@@ -58,11 +58,11 @@ class Healing:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the store has failed and was not taken stock of yet."""
-        return self._stock.has_failed
+        """Whether the store has failed and was not reopened yet."""
+        return self._reopening.has_failed
 
     def begin(self, error: BaseException) -> None:
-        """Take stock of the store, which has failed."""
+        """Reopen the store, which has failed."""
         if self._is_stopped:
             return
         self._is_full = isinstance(error, OSError) and error.errno in _FULL
@@ -71,7 +71,7 @@ class Healing:
             text = "messages are refused until it can be written again"
             self._host.log("ERR", f"JetStream stream {self._name!r}: write failed: {error}: {text}")
         if self._work is None and self._timer is None:
-            self._plan(self._take_stock)
+            self._plan(self._start_reopening)
 
     def on_durable(self) -> None:
         """Note that a commit has ended well."""
@@ -95,14 +95,14 @@ class Healing:
             return await remove()
 
     async def _reopen(self) -> None:
-        """Wait until a store that has failed was taken stock of, once, well or not."""
-        if not self._stock.has_failed or self._is_stopped:
+        """Wait until a store that has failed was reopened, once, well or not."""
+        if not self._reopening.has_failed or self._is_stopped:
             return
         if self._reopened is None:
             self._reopened = asyncio.Event()
         if self._timer is not None:
             self._timer.cancel()
-            self._take_stock()
+            self._start_reopening()
         await self._reopened.wait()
 
     def stop(self) -> None:
@@ -120,17 +120,17 @@ class Healing:
 
     def _plan(self, step: Callable[[], None]) -> None:
         self._timer = self._host.loop.call_later(self._delay_s, step)
-        longest_s = STOCK_INTERVAL_S_MIN if self._is_full else STOCK_INTERVAL_S_MAX
-        self._delay_s = min(max(self._delay_s * 2, STOCK_INTERVAL_S_MIN), longest_s)
+        longest_s = REOPEN_INTERVAL_S_MIN if self._is_full else REOPEN_INTERVAL_S_MAX
+        self._delay_s = min(max(self._delay_s * 2, REOPEN_INTERVAL_S_MIN), longest_s)
 
     def _work_on(self, work: Callable[[], Any], then: Callable[[], None]) -> None:
         self._timer = None
         loop = self._host.loop
-        self._work = STOCK.submit(work)
+        self._work = REOPEN.submit(work)
         self._work.add_done_callback(lambda _: loop.call_soon_threadsafe(then))
 
-    def _take_stock(self) -> None:
-        self._work_on(self._stock.take, self._adopt)
+    def _start_reopening(self) -> None:
+        self._work_on(self._reopening.reopen, self._adopt)
 
     def _adopt(self) -> None:
         work, self._work = self._work, None
@@ -141,16 +141,16 @@ class Healing:
         except (OSError, PenstockError) as error:
             self._is_full = isinstance(error, OSError) and error.errno in _FULL
             self._tell_waiting()
-            self._plan(self._take_stock)
+            self._plan(self._start_reopening)
             return
         reason = self._store.failure
-        self._stock.adopt(opened)
+        self._reopening.adopt(opened)
         if self._is_full:
-            self._stock.refuse_messages(reason)
+            self._reopening.refuse_messages(reason)
         self._on_reopened()
         self._tell_waiting()
-        if self._stock.has_failed:
-            self._plan(self._take_stock)
+        if self._reopening.has_failed:
+            self._plan(self._start_reopening)
         elif self._is_full:
             self._plan(self._try_room)
 
@@ -160,15 +160,15 @@ class Healing:
             self._reopened = None
 
     def _try_room(self) -> None:
-        self._work_on(self._stock.try_room, self._go_on)
+        self._work_on(self._reopening.try_room, self._go_on)
 
     def _go_on(self) -> None:
         work, self._work = self._work, None
         if self._is_stopped or work is None:
             return
-        if self._stock.has_failed:
-            self._plan(self._take_stock)
+        if self._reopening.has_failed:
+            self._plan(self._start_reopening)
         elif work.exception() is not None:
             self._plan(self._try_room)
         else:
-            self._stock.refuse_messages(None)
+            self._reopening.refuse_messages(None)

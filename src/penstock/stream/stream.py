@@ -125,7 +125,7 @@ class Stream:
         self.on_caught_up: list[Callable[[], None]] = []
 
         self.on_reopened: list[Callable[[], None]] = []
-        """Called when the store was taken stock of after a failed write: it may end earlier."""
+        """Called when the store was reopened after a failed write: it may end earlier."""
 
         self._quota: Callable[[], StorageQuota] = StorageQuota
         self._durable_seq = 0
@@ -428,7 +428,7 @@ class Stream:
             while self._expire_some() and clock.monotonic_ns() < until_ns:
                 pass
         except StoreReadOnly:
-            # It is planned again when the store was taken stock of.
+            # It is planned again when the store was reopened.
             return
         except StoreError as error:
             self.host.log("ERR", f"JetStream stream {self.name!r}: {error}")

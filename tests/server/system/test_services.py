@@ -171,7 +171,10 @@ def test_answer_about_the_whole_server_has_the_fields_of_the_reference(
     servers: list[Asking], subject: str
 ) -> None:
     reference, ours = answers(servers, "admin", subject, "")
+    # The reference server has no event loop: this is the only field of ours.
+    turns = ours.get("data", {}).pop("event_loop", {})
 
+    assert bool(turns) == subject.endswith("VARZ")
     different = (*TRAFFIC, *OWN_SUBSCRIPTIONS)
     assert as_text(ours, *different) == as_text(reference, *different)
 

@@ -90,7 +90,7 @@ cdef class Scanner:
 
     cdef int remove(self, uint64_t seq) except -1:
         # Remove a message as the store's own `remove` does; `tell_removed` must follow. Nothing is
-        # removed from a store that has failed: its owner takes stock of it, and does it then.
+        # removed from a store that has failed: its owner reopens it, and does it then.
         self.lock.acquire()
         try:
             if self.health.failure is None:

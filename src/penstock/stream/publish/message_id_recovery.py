@@ -101,7 +101,7 @@ class MessageIdRecovery:
             pass
 
     def begin_again(self) -> None:
-        """Forget what is known: the store was taken stock of, and ends where it did not before."""
+        """Forget what is known: the store was reopened, and ends where it did not before."""
         self._message_ids.clear()
         self._message_ids.is_ready = False
         self._next_seq = 0

@@ -162,7 +162,7 @@ class Publishing:
         self._fast_batches.clear()
 
     def on_reopened(self) -> None:
-        """Find out again what the stream holds: its store was taken stock of."""
+        """Find out again what the stream holds: its store was reopened."""
         self.message_id_recovery.begin_again()
         self.rules.configure(self._facts.config)
         self.start()

@@ -1,12 +1,12 @@
-"""Taking stock of a store after a failed write, for the owner of the store.
+"""Reopening a store after a failed write, for the owner of the store.
 
-The owner has the directory opened again in another thread (`take`), and goes on with what that has
-opened (`adopt`) in its own. On a full disk the store then takes no messages (`refuse_messages`)
+The owner has the directory opened again in another thread (`reopen`), and goes on in its own with
+what that has opened (`adopt`). On a full disk the store then takes no messages (`refuse_messages`)
 until there is room (`try_room`), but messages can be removed.
 
 Invariant: the store can be read all the time, and nothing that it acknowledged is given up.
 
-Thread: the owner's, except `take` and `try_room`.
+Thread: the owner's, except `reopen` and `try_room`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.store.interface import RecoveryReport
 from penstock.store.log.fast_scan import Scanner
 
 
-class Stock:
+class Reopening:
     """What can be done about a store that has failed; see the module."""
 
     def __init__(self, store: FileStore) -> None:
@@ -25,20 +25,20 @@ class Stock:
 
     @property
     def has_failed(self) -> bool:
-        """Whether nothing can be written or removed before stock is taken."""
+        """Whether nothing can be written or removed before it is reopened."""
         return self._store.engine.log.health.failure is not None
 
-    def take(self) -> tuple[Engine, RecoveryReport]:
+    def reopen(self) -> tuple[Engine, RecoveryReport]:
         """Open what is on the disk again; raise what opening a store raises. Thread: any."""
-        return self._store.engine.take_stock()
+        return self._store.engine.reopen()
 
     def adopt(self, opened: tuple[Engine, RecoveryReport]) -> None:
-        """Go on with what `take` has opened; appenders and scanners are valid no more."""
+        """Go on with what `reopen` has opened; appenders and scanners are valid no more."""
         self._store.adopt(opened)
 
     def refuse_messages(self, reason: str | None) -> None:
         """Take no messages for a reason, while others can be removed; None: take them again."""
-        self._store.engine.log.health.shortage = reason
+        self._store.engine.log.health.refuse_messages(reason)
 
     def try_room(self) -> None:
         """Write as much as it takes to go on after a full disk; raise OSError. Thread: any.
